@@ -124,8 +124,8 @@ fn pools_and_vdevs(
     }
     let (first, rest) = operands.split_first().expect("one is not a pool");
     if !is_pool(first)? {
-        let text = "Unable to parse pools/vdevs list.\n";
-        return Err(Fail::Failed(text.into()));
+        eprintln!("Unable to parse pools/vdevs list.\n");
+        return Err(Fail::Said(1));
     }
     if are_vdevs(rest, Some(first))? {
         return Ok((vec![first.clone()], rest.to_vec()));
@@ -242,7 +242,7 @@ impl Rounds<'_> {
         let height = screen().filter(|_| !self.has_headers_once);
         let is_page = height.is_some_and(|(_, rows)| iteration.is_multiple_of(rows as u64));
         let is_first = iteration == 1 && is_shown;
-        let has_header = is_first || !is_shown != self.is_verbose || is_page;
+        let has_header = is_first || is_shown == self.is_verbose || is_page;
         if has_header && !is_histogram && !style.is_scripted {
             print!("{}", printer.header());
         }

@@ -37,13 +37,13 @@ fn intervals_move_while_another_command_writes() {
     let before = writes(&bench);
     assert!(before > 0, "creating a pool writes to it");
     assert_eq!(writes(&bench), before, "looking does not count");
-    let mut writer = bench.command("ashift cp - tank:/f");
+    let mut writer = bench.command("cp - tank:/f");
     let mut writer = writer.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = writer.stdin.take().unwrap();
     let began = Instant::now();
     let mut seen = Vec::new();
     while seen.len() < 2 && began.elapsed() < Duration::from_secs(60) {
-        stdin.write_all(&vec![7; 4 << 20]).unwrap();
+        stdin.write_all(&vec![7; 2 << 20]).unwrap();
         let now = writes(&bench);
         if now > seen.last().copied().unwrap_or(before) {
             seen.push(now);
