@@ -7,6 +7,7 @@
 
 mod health;
 mod import;
+mod iostat;
 mod json;
 mod list;
 mod status;
@@ -15,6 +16,7 @@ mod tests;
 
 pub use health::{Reason, diagnose};
 pub use import::{ImportCandidate, import_listing};
+pub use iostat::{IoPrinter, IoStyle, IoTables, PoolIo, VdevIo};
 pub use json::{pools_json, status_json};
 pub use list::list_verbose;
 pub use status::{StatusRequest, healthy_line, status};

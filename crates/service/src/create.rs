@@ -10,6 +10,7 @@ use zpl::NewFilesystem;
 use crate::facts::Facts;
 use crate::failure::{Attempt, Failure, Outcome, Reason};
 use crate::held::Access;
+use crate::io_stats::begin_past;
 use crate::session::Session;
 
 /// A device for a new pool.
@@ -70,7 +71,8 @@ impl Session {
             ..Facts::default()
         };
         self.pools.remember(&spa, &facts).map_err(record)?;
-        spa.close().map_err(failed)
+        spa.close().map_err(failed)?;
+        begin_past(&self.pools, &spa).map_err(failed)
     }
 
     fn open_top(&self, pool: &str, top: &TopSpec<PoolDevice>) -> Result<TopSpec<NewDevice>> {

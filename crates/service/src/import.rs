@@ -19,6 +19,7 @@ use zio::AllocClass;
 use crate::facts::Facts;
 use crate::failure::{Attempt, Failure, Reason};
 use crate::held::Access;
+use crate::io_stats;
 use crate::kept_errors;
 use crate::pool_change::{self, PoolChange};
 use crate::pools::Pools;
@@ -234,7 +235,8 @@ impl Session {
                 facts.readonly_reason = Some(why);
             }
             facts.rewinds = import.rewinds;
-            return self.pools.remember(spa, &facts);
+            self.pools.remember(spa, &facts)?;
+            return io_stats::begin_past(&self.pools, spa);
         }
         for change in &import.changes {
             pool_change::change(spa, change)?;
@@ -247,7 +249,8 @@ impl Session {
         spa.log_command(self.command())?;
         spa.sync()?;
         self.pools.remember(spa, &facts)?;
-        spa.close()
+        spa.close()?;
+        io_stats::begin_past(&self.pools, spa)
     }
 
     /// Removes the cachefile entry that a moved pool has under its previous name.

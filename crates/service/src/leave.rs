@@ -4,6 +4,7 @@ use base::ErrorKind;
 
 use crate::failure::{Attempt, Failure};
 use crate::held::Access;
+use crate::io_stats;
 use crate::kept_errors;
 use crate::open::OpenPool;
 use crate::session::Session;
@@ -23,6 +24,7 @@ impl Session {
                     return Err(Failure::new(Attempt::Open, pool, error));
                 }
                 // Its devices are gone: the only thing left is to remove it from the cachefile.
+                io_stats::forget_io(&self.pools, pool);
                 return self.pools.cachefile().remove(pool).map_err(record);
             }
             Err(error) => return Err(Failure::new(Attempt::Open, pool, error)),
@@ -57,6 +59,7 @@ impl Session {
         let removed = self.pools.cachefile().remove(pool);
         removed.map_err(Failure::of(Attempt::Record, pool))?;
         kept_errors::forget_errors(&self.pools, open.guid());
+        io_stats::forget_io(&self.pools, pool);
         Ok(())
     }
 

@@ -9,7 +9,7 @@
 //!
 //! # On disk
 //! Below the state folder: `zpool.cache` ([`spa::CacheFile`], with [`Facts`] beside each config),
-//! `locks/POOL.lock`, and `errors/GUID.json` (`kept_errors.rs`).
+//! `locks/POOL.lock`, `errors/GUID.json` (`kept_errors.rs`), and `iostat/POOL/*.json` (`io_stats.rs`).
 //!
 //! # Invariants
 //! 1. [`Session::open`] is the only way to open an imported pool. An open pool's name is locked: shared by
@@ -49,6 +49,7 @@ mod failure;
 mod held;
 mod import;
 mod inspect;
+mod io_stats;
 mod kept_errors;
 mod leave;
 mod mountpoint;

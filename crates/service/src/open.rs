@@ -12,6 +12,7 @@ use spa::{ImportOptions, Spa, device_paths};
 
 use crate::facts::Facts;
 use crate::held::{Access, Held, PoolLock};
+use crate::io_stats::{Publisher, forget_io, keep_io};
 use crate::kept_errors;
 use crate::pool_change::{self, PoolChange};
 use crate::pools::Pools;
@@ -22,7 +23,8 @@ const DEVICES_WAIT_NS: u64 = 10_000_000_000;
 
 /// A pool that one session has open and locked.
 pub struct OpenPool {
-    spa: Spa,
+    spa: Arc<Spa>,
+    publisher: Publisher,
     facts: Facts,
     pools: Pools,
     /// Whether its history gets the session's command.
@@ -31,16 +33,19 @@ pub struct OpenPool {
 }
 
 impl Drop for OpenPool {
-    /// Keeps the errors met, unless the pool is no longer imported here.
+    /// Keeps the errors met and the I/O counted, unless the pool is no longer imported here.
     fn drop(&mut self) {
         let name = self.spa.name();
+        self.publisher.stop();
         if self.pools.imported(&name).is_err() {
+            forget_io(&self.pools, &name);
             return;
         }
         // The request itself reports why a pool is suspended, and the same cause may prevent keeping
         // anything.
         let is_suspended = self.spa.suspended().is_some();
-        if let Err(error) = kept_errors::keep_met(&self.pools, &self.spa)
+        let kept = kept_errors::keep_met(&self.pools, &self.spa);
+        if let Err(error) = kept.and(self.publisher.keep(&self.spa))
             && !is_suspended
         {
             let text = format!("cannot keep the errors of pool '{name}': {error}");
@@ -163,6 +168,7 @@ pub(crate) fn open(
     let mut spa = import().within(within)?;
     if !spa.is_readonly() && spa.autoexpand() && spa.expand(&|_| true).within(within)? {
         spa.close().within(within)?;
+        keep_io(pools, &spa).within(within)?;
         drop(spa);
         spa = import().within(within)?;
     }
@@ -170,7 +176,9 @@ pub(crate) fn open(
         spa.resilver_if_needed().within(within)?;
     }
     kept_errors::hand_over(pools, &spa);
+    let spa = Arc::new(spa);
     Ok(OpenPool {
+        publisher: Publisher::begin(pools, pool, &spa, access == Access::Write),
         spa,
         facts,
         pools: pools.clone(),

@@ -229,7 +229,7 @@ fn caches_of(pool: &Spa) -> Vec<VdevStatus> {
 type Find<'f> = dyn Fn(Guid, Option<&str>) -> Option<Arc<dyn Provider>> + 'f;
 
 /// The hot spares or cache devices that a config lists; `find` returns those that are there, by guid and path.
-fn listed_aux(config: &NvList, list: &str, find: &Find<'_>) -> Vec<VdevStatus> {
+pub(crate) fn listed_aux(config: &NvList, list: &str, find: &Find<'_>) -> Vec<VdevStatus> {
     let status = |config: &NvList| {
         let spare = Vdev::from_aux_config(config).ok()?;
         let path = spare.config().path.clone();
@@ -251,7 +251,7 @@ fn listed_aux(config: &NvList, list: &str, find: &Find<'_>) -> Vec<VdevStatus> {
 }
 
 /// A pool of which only the config is known.
-fn named(name: &str, guid: u64, config: &NvList) -> PoolStatus {
+pub(crate) fn named(name: &str, guid: u64, config: &NvList) -> PoolStatus {
     PoolStatus {
         name: name.to_owned(),
         guid,

@@ -58,7 +58,7 @@ fn change(fs: &Mount, records: u64) -> Result<u64> {
 }
 
 fn read_bytes(spa: &Spa) -> u64 {
-    spa.parts().tree().root().total_stats().read_bytes
+    spa.parts().tree().root().io_counts().read_bytes()
 }
 
 #[test]

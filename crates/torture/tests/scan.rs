@@ -260,12 +260,12 @@ fn sim_a_resilver_reads_what_was_missed() {
         assert!(spa.parts().tree().devices()[1].leaf().has_dtl());
         spa.resilver_if_needed().unwrap();
         assert_eq!(spa.scan_running(), Some(Kind::Resilver));
-        let reads = spa.parts().tree().root().total_stats().read_bytes;
+        let reads = spa.parts().tree().root().io_counts().read_bytes();
         while is_scanning(&spa) {
             steps(&spa, &mut world, &mut dice, 1);
             spa.sync().unwrap();
         }
-        let reads = spa.parts().tree().root().total_stats().read_bytes - reads;
+        let reads = spa.parts().tree().root().io_counts().read_bytes() - reads;
         let scan = spa.scan().unwrap();
         eprintln!(
             "allocated {all}, changed {changed}, read {reads}, resilvered {}",

@@ -128,7 +128,7 @@ fn work(work: Work, with_scrub: bool) -> (u64, bool, u64) {
         let threads: Vec<_> = (0..WRITERS).map(write).collect();
         // What fits into memory before a writer first has to wait is not counted.
         rt::sleep_ns(WINDOW_NS / 4);
-        let read_bytes = || spa.parts().tree().root().total_stats().read_bytes;
+        let read_bytes = || spa.parts().tree().root().io_counts().read_bytes();
         let before = (done.load(Ordering::Relaxed), read_bytes());
         rt::sleep_ns(WINDOW_NS);
         let commands = done.load(Ordering::Relaxed) - before.0;

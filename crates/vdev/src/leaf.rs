@@ -20,6 +20,7 @@ use rt::{Mutex, OneShot, RwLock};
 use zio::Priority;
 
 use crate::dtl::TXG_CONCURRENT_STATES;
+use crate::io_counts::{Counted, IoCounters, IoCounts};
 use crate::queue::{VdevQueue, WRITES_MAX};
 use crate::{TxgSet, Vdev, VdevAux, VdevState};
 
@@ -48,6 +49,8 @@ pub struct Leaf {
     dtl_marked: AtomicU64,
     io_errors: Mutex<ErrorWindow>,
     checksum_errors: Mutex<ErrorWindow>,
+    counters: IoCounters,
+    created_ns: u64,
 }
 
 impl Default for Leaf {
@@ -66,6 +69,8 @@ impl Default for Leaf {
             dtl_marked: AtomicU64::new(0),
             io_errors: Mutex::default(),
             checksum_errors: Mutex::default(),
+            counters: IoCounters::default(),
+            created_ns: rt::now_ns(),
         }
     }
 }
@@ -209,20 +214,25 @@ impl Leaf {
     /// # Errors
     /// [`ErrorKind::Io`] and what the provider says.
     pub fn read(&self, priority: Priority, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.read_merged(priority, offset, buf, false)
+    }
+
+    /// Like [`read`](Leaf::read); `is_merged` says whether what is read are several blocks.
+    pub(crate) fn read_merged(
+        &self,
+        priority: Priority,
+        offset: u64,
+        buf: &mut [u8],
+        is_merged: bool,
+    ) -> Result<()> {
         rt::charge(rt::Work::Command, 1);
+        let mut counted = Counted::new(priority, false, is_merged, buf.len());
         let _busy = Busy::new(self, offset, buf.len());
         let turn = self.queue.turn(priority, offset);
         let provider = self.usable(turn.device.clone())?;
-        let sector = u64::from(provider.sectorsize());
-        if is_aligned(offset, sector) && is_aligned(buf.len() as u64, sector) {
-            return provider.read(offset, buf);
-        }
-        let start = align_down(offset, sector);
-        let end = align_up(offset + buf.len() as u64, sector);
-        let mut whole = BlockBuf::scratch(usize::try_from(end - start).expect("fits memory"));
-        provider.read(start, &mut whole)?;
-        let skip = usize::try_from(offset - start).expect("below a sector");
-        buf.copy_from_slice(&whole[skip..skip + buf.len()]);
+        counted.begin();
+        read_whole_sectors(&*provider, offset, buf)?;
+        self.counters.note(&counted);
         Ok(())
     }
 
@@ -233,11 +243,31 @@ impl Leaf {
     pub fn write(&self, priority: Priority, offset: u64, pieces: &[&[u8]]) -> Result<()> {
         rt::charge(rt::Work::Command, 1);
         let len = pieces.iter().map(|piece| piece.len()).sum();
+        let mut counted = Counted::new(priority, true, pieces.len() > 1, len);
         let _busy = Busy::new(self, offset, len);
         let turn = self.queue.turn(priority, offset);
         let provider = self.usable(turn.device.clone())?;
         self.has_unflushed.store(true, Ordering::Release);
-        provider.execute(offset, Command::Write(pieces))
+        counted.begin();
+        provider.execute(offset, Command::Write(pieces))?;
+        self.counters.note(&counted);
+        Ok(())
+    }
+
+    /// For how long it has counted what it does, in ns.
+    #[must_use]
+    pub fn age_ns(&self) -> u64 {
+        rt::now_ns().saturating_sub(self.created_ns)
+    }
+
+    /// The counters of what it has done.
+    pub(crate) fn counters(&self) -> &IoCounters {
+        &self.counters
+    }
+
+    /// Adds what waits and what is at the device now.
+    pub(crate) fn add_queued(&self, counts: &mut IoCounts) {
+        (counts.waiting, counts.active) = self.queue.lengths();
     }
 
     /// Tells the device that a range at a physical offset is not needed any more.
@@ -247,10 +277,14 @@ impl Leaf {
     fn delete(&self, priority: Priority, offset: u64, len: u64) -> Result<()> {
         rt::charge(rt::Work::Command, 1);
         let _busy = Busy::new(self, offset, 0);
+        let mut counted = Counted::delete(priority, len);
         let turn = self.queue.turn(priority, offset);
         let provider = self.usable(turn.device.clone())?;
         self.has_unflushed.store(true, Ordering::Release);
-        provider.delete(offset, len)
+        counted.begin();
+        provider.delete(offset, len)?;
+        self.counters.note(&counted);
+        Ok(())
     }
 
     /// Whether the device can be told that a range is not needed any more.
@@ -394,6 +428,21 @@ impl Leaf {
     }
 }
 
+/// Reads at any offset from a device that may read only whole sectors.
+fn read_whole_sectors(provider: &dyn Provider, offset: u64, buf: &mut [u8]) -> Result<()> {
+    let sector = u64::from(provider.sectorsize());
+    if is_aligned(offset, sector) && is_aligned(buf.len() as u64, sector) {
+        return provider.read(offset, buf);
+    }
+    let start = align_down(offset, sector);
+    let end = align_up(offset + buf.len() as u64, sector);
+    let mut whole = BlockBuf::scratch(usize::try_from(end - start).expect("fits memory"));
+    provider.read(start, &mut whole)?;
+    let skip = usize::try_from(offset - start).expect("below a sector");
+    buf.copy_from_slice(&whole[skip..skip + buf.len()]);
+    Ok(())
+}
+
 /// Counts a command as in flight until dropped.
 struct Busy<'a>(&'a Leaf);
 
@@ -446,7 +495,8 @@ pub(crate) fn begin_write(
     }
     let bytes = bytes();
     let len = bytes.len();
-    Begun::UnderWay(begin(device, priority, offset, len, BioOp::Write(bytes)))
+    let counted = Counted::new(priority, true, pieces.len() > 1, len);
+    Begun::UnderWay(begin(device, counted, offset, len, BioOp::Write(bytes)))
 }
 
 /// Begins to tell a device that a range at a physical offset is not needed any more, without waiting if it is
@@ -456,7 +506,8 @@ pub(crate) fn begin_delete(device: &Arc<Vdev>, priority: Priority, offset: u64, 
     if !leaf.is_asynchronous() {
         return Begun::Done(leaf.delete(priority, offset, len));
     }
-    Begun::UnderWay(begin(device, priority, offset, 0, BioOp::Delete { len }))
+    let counted = Counted::delete(priority, len);
+    Begun::UnderWay(begin(device, counted, offset, 0, BioOp::Delete { len }))
 }
 
 /// Begins a read at a physical offset. `None` if the device is synchronous, or reads only larger sectors:
@@ -471,16 +522,21 @@ pub(crate) fn begin_read(
     let sector = u64::from(provider.sectorsize());
     let is_whole = is_aligned(offset | len as u64, sector);
     let begins = provider.shape().is_queued && is_whole;
-    begins.then(|| begin(device, priority, offset, len, BioOp::Read { len }))
+    let counted = Counted::new(priority, false, false, len);
+    begins.then(|| begin(device, counted, offset, len, BioOp::Read { len }))
 }
 
-fn begin(device: &Arc<Vdev>, priority: Priority, offset: u64, len: usize, op: BioOp) -> Answer {
+fn begin(device: &Arc<Vdev>, mut counted: Counted, offset: u64, len: usize, op: BioOp) -> Answer {
     rt::charge(rt::Work::Command, 1);
     device.leaf().begin(offset, len);
     let answer = Arc::new(OneShot::default());
     let (theirs, vdev) = (Arc::clone(&answer), Arc::clone(device));
-    let done = move |result: Result<BioData>| {
+    let priority = counted.priority();
+    let done = move |counted: Counted, result: Result<BioData>| {
         vdev.leaf().end();
+        if result.is_ok() {
+            vdev.leaf().counters.note(&counted);
+        }
         vdev.leaf().queue.io_done(priority);
         theirs.give(result);
     };
@@ -490,13 +546,14 @@ fn begin(device: &Arc<Vdev>, priority: Priority, offset: u64, len: usize, op: Bi
             if matches!(op, BioOp::Write(_) | BioOp::Delete { .. }) {
                 vdev.leaf().has_unflushed.store(true, Ordering::Release);
             }
+            counted.begin();
             provider.submit(Bio {
                 op,
                 offset,
-                done: Box::new(done),
+                done: Box::new(move |result| done(counted, result)),
             });
         }
-        Err(error) => done(Err(error)),
+        Err(error) => done(counted, Err(error)),
     };
     let queue = &device.leaf().queue;
     queue.submit(priority, offset, Box::new(start));

@@ -118,6 +118,14 @@ impl Class {
     }
 }
 
+/// How many classes there are.
+pub(crate) const CLASSES: usize = Class::ALL.len();
+
+/// The number of the class of a priority.
+pub(crate) fn class_index(priority: Priority) -> usize {
+    Class::of(priority) as usize
+}
+
 /// The most writes of one device that make progress at the same time.
 pub(crate) const WRITES_MAX: usize = Class::AsyncWrite.limits().1 as usize;
 
@@ -300,6 +308,13 @@ impl VdevQueue {
 
     pub(crate) fn device(&self) -> Device {
         self.0.lock().device.clone()
+    }
+
+    /// How many commands of each class wait, and how many are at the device.
+    pub(crate) fn lengths(&self) -> ([u64; CLASSES], [u64; CLASSES]) {
+        let state = self.0.lock();
+        let waiting = std::array::from_fn(|class| state.waiting[class].len() as u64);
+        (waiting, state.active.map(u64::from))
     }
 
     /// Waits for a turn.

@@ -325,9 +325,6 @@ impl Reflow<'_> {
             let stats = child.stats();
             if read.is_err() {
                 VdevStats::add(&stats.read_errors, 1);
-            } else {
-                VdevStats::add(&stats.read_ops, 1);
-                VdevStats::add(&stats.read_bytes, bytes.len() as u64);
             }
             read.map(|()| bytes)
         });
@@ -348,9 +345,6 @@ impl Reflow<'_> {
             let stats = child.stats();
             if written.is_err() {
                 VdevStats::add(&stats.write_errors, 1);
-            } else {
-                VdevStats::add(&stats.write_ops, 1);
-                VdevStats::add(&stats.write_bytes, bytes[at].len() as u64);
             }
             written
         });

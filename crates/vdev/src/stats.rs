@@ -1,4 +1,4 @@
-//! What a vdev did and what went wrong: counters that may be read at any time.
+//! What went wrong with a vdev: counters that may be read at any time. What it did: `io_counts.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,14 +34,6 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Reads that succeeded.
-    read_ops,
-    /// Writes that succeeded.
-    write_ops,
-    /// Bytes read.
-    read_bytes,
-    /// Bytes written.
-    write_bytes,
     /// vs_read_errors: reads that failed.
     read_errors,
     /// vs_write_errors: writes that failed.

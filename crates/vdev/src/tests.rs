@@ -4,6 +4,7 @@ mod draid;
 mod expansion;
 mod import;
 mod indirect;
+mod io_counts;
 mod labels;
 mod mirror;
 mod parity;

@@ -74,12 +74,12 @@ fn write(
         let (used, avail) = (space.alloc, space.space.saturating_sub(space.alloc));
         format!("{:>6}{:>6}", nice_number(used), nice_number(avail))
     });
-    let stats = vdev.total_stats();
+    let (stats, io) = (vdev.total_stats(), vdev.io_counts());
     let figures = [
-        stats.read_ops,
-        stats.write_ops,
-        stats.read_bytes,
-        stats.write_bytes,
+        io.read_ops(),
+        io.write_ops(),
+        io.read_bytes(),
+        io.write_bytes(),
         stats.read_errors,
         stats.write_errors,
         stats.checksum_errors,

@@ -23,10 +23,14 @@ pub(super) struct Repeat {
 /// Splits pools from `interval [count]` at the end.
 pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<Repeat>), Fail> {
     let mut pools = operands.to_vec();
-    let number = |word: Option<&String>| word.and_then(|w| w.parse::<f64>().ok());
-    let Some(last) = number(pools.last()) else {
+    let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+    let number = |word: Option<&String>| word.filter(|w| w.chars().all(is_digit))?.parse().ok();
+    let Some(last): Option<f64> = number(pools.last()) else {
         return Ok((pools, None));
     };
+    if last <= 0.0 {
+        return Err(Fail::Usage("interval cannot be zero".into()));
+    }
     pools.pop();
     let mut repeat = Repeat {
         secs: last,
@@ -42,9 +46,8 @@ pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<R
     if repeat.secs <= 0.0 {
         return Err(Fail::Usage("interval cannot be zero".into()));
     }
-    if repeat.count == Some(0) {
-        return Err(Fail::Usage("count cannot be zero".into()));
-    }
+    // A count below 1 is none.
+    repeat.count = repeat.count.filter(|count| *count > 0);
     Ok((pools, Some(repeat)))
 }
 

@@ -12,6 +12,7 @@ mod device_state;
 mod devices;
 mod history;
 mod import;
+mod iostat;
 mod lifecycle;
 mod list;
 mod props;
@@ -69,6 +70,7 @@ const PROGRAM: Program = Program {
             command("upgrade", ":avV:", &[], upgrade::run),
             command("import", ":aCc:d:DEfFjlmnNo:R:stT:VX", &[JSON, REWIND], import::run),
             command("list", ":gjHLo:pPT:v", &[JSON, JSON_INT, JSON_GUID], list::run),
+            command("iostat", "c:gLPT:vyhplqrwnH", &[], iostat::run),
             command("status", "c:jdDegiLpPsT:tvx", &[POWER, JSON, JSON_INT, JSON_FLAT, JSON_GUID], status::run),
             command("get", ":jHo:p", &[JSON, JSON_INT, JSON_GUID], props::get),
             command("set", "", &[], props::set),
@@ -108,9 +110,9 @@ fn run(args: &[String]) -> Outcome {
 
 fn wrong_options(command: &str, error: &OptError) -> Option<Fail> {
     match (command, error) {
-        ("status", OptError::MissingArgument('c')) => {
-            let text = "'zpool status -c' is not supported yet";
-            Some(Fail::Failed(text.into()))
+        (name @ ("status" | "iostat"), OptError::MissingArgument('c')) => {
+            let text = format!("'zpool {name} -c' is not supported yet");
+            Some(Fail::Failed(text))
         }
         // OpenZFS skips the option, after which there are no arguments left.
         ("get", OptError::MissingArgument(_)) => {

@@ -9,6 +9,7 @@ mod damage;
 mod expand;
 mod guid;
 mod import;
+mod iostat;
 mod obstacles;
 mod remove;
 mod spares;

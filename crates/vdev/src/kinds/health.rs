@@ -11,7 +11,10 @@ use std::sync::Arc;
 
 use base::{Error, ErrorKind, Result, Txg};
 
+use zio::Priority;
+
 use super::Node;
+use crate::io_counts::Counted;
 use crate::stats::VdevStats;
 use crate::{Vdev, VdevAux, VdevState};
 
@@ -67,22 +70,18 @@ impl Node<'_> {
         self.top.can_do_without(device)
     }
 
-    /// Counts a write to a device.
+    /// Counts a write of a distributed spare, and one that failed.
     pub(crate) fn note_write(
         &self,
         device: &Arc<Vdev>,
         result: Result<()>,
         len: u64,
     ) -> Result<()> {
-        let stats = device.stats();
         match &result {
-            Ok(()) => {
-                VdevStats::add(&stats.write_ops, 1);
-                VdevStats::add(&stats.write_bytes, len);
-            }
+            Ok(()) => count_elsewhere(device, true, len),
             Err(_) if !device.kind().has_labels() => {}
             Err(_) => {
-                VdevStats::add(&stats.write_errors, 1);
+                VdevStats::add(&device.stats().write_errors, 1);
                 self.fault_if_failing(device, true);
             }
         }
@@ -109,6 +108,17 @@ impl Node<'_> {
             failed = Some(error);
         }
         failed.filter(|_| !is_safe).map_or(Ok(()), Err)
+    }
+}
+
+/// Counts what a distributed spare did, which other devices did for it. These count for themselves.
+pub(crate) fn count_elsewhere(device: &Vdev, is_write: bool, len: u64) {
+    if !device.kind().has_labels() {
+        let (read, write) = (Priority::SyncRead, Priority::AsyncWrite);
+        let priority = if is_write { write } else { read };
+        let len = usize::try_from(len).expect("fits memory");
+        let counted = Counted::new(priority, is_write, false, len);
+        device.leaf().counters().note(&counted);
     }
 }
 

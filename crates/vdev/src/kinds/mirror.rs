@@ -21,7 +21,7 @@ use base::{BlockBuf, Buf, Result, Txg};
 use phys::label::LABEL_START_SIZE;
 use zio::{Io, Priority, Purpose, RunBlock, ScrubReport};
 
-use super::health::{Outcome, no_copy, no_device};
+use super::health::{Outcome, count_elsewhere, no_copy, no_device};
 use super::{KindOps, Node};
 use crate::Vdev;
 use crate::leaf::{Answer, Begun, begin_read, begin_write};
@@ -150,13 +150,12 @@ impl Node<'_> {
         }
     }
 
-    /// Waits for a read that was begun, and counts it.
+    /// Waits for a read that was begun.
     pub(crate) fn end_read(&self, io: &Io, begun: &Answer, buf: &mut [u8]) -> Result<()> {
         let device = &self.vdev.leaves()[0];
         match begun.take() {
             Ok(data) => {
                 buf.copy_from_slice(&data.into_read());
-                count_read(device, buf.len());
                 Ok(())
             }
             Err(error) => {
@@ -296,12 +295,6 @@ fn bytes_of(parts: &[&[u8]]) -> u64 {
 /// Sides of a mirror that are compared, at most; further ones are asked when these have failed.
 const RANKED_MAX: usize = 16;
 
-fn count_read(device: &Vdev, len: usize) {
-    let stats = device.stats();
-    VdevStats::add(&stats.read_ops, 1);
-    VdevStats::add(&stats.read_bytes, len as u64);
-}
-
 impl Node<'_> {
     /// The device to ask next: one that did not miss the block, then the least busy; equal ones take turns.
     #[doc(alias = "vdev_mirror_child_select")]
@@ -339,14 +332,24 @@ impl Node<'_> {
     }
 
     fn read_device(&self, device: &Arc<Vdev>, io: &Io, offset: u64, buf: &mut [u8]) -> Result<()> {
-        match self.room(device, offset) {
-            Some(room) => room.read(io, offset, buf, &|_| true)?,
-            None => {
-                let leaf = device.leaf();
-                leaf.read(io.priority, physical(offset), buf)?;
-            }
-        }
-        count_read(device, buf.len());
+        self.read_blocks(device, io, offset, buf, 1)
+    }
+
+    /// Reads so many blocks from one device.
+    fn read_blocks(
+        &self,
+        device: &Arc<Vdev>,
+        io: &Io,
+        offset: u64,
+        buf: &mut [u8],
+        blocks: usize,
+    ) -> Result<()> {
+        let Some(room) = self.room(device, offset) else {
+            let leaf = device.leaf();
+            return leaf.read_merged(io.priority, physical(offset), buf, blocks > 1);
+        };
+        room.read(io, offset, buf, &|_| true)?;
+        count_elsewhere(device, false, buf.len() as u64);
         Ok(())
     }
 
@@ -383,7 +386,8 @@ impl Node<'_> {
         let mut whole = if (0..blocks.len()).all(is_needless) {
             None
         } else {
-            Some(self.read_device(device, &Io::scrub(blocks[0].birth), offset, run))
+            let io = Io::scrub(blocks[0].birth);
+            Some(self.read_blocks(device, &io, offset, run, blocks.len()))
         };
         let mut outcomes = Vec::with_capacity(blocks.len());
         for (n, block) in blocks.iter().enumerate() {

@@ -67,7 +67,7 @@ fn what_is_written_leaves_the_place_of_spares_alone() {
     for row in 0..5 {
         let written = |pool: &Pool| -> Vec<u64> {
             let devices = pool.tree.devices();
-            let written = |device: &Arc<Vdev>| device.stats().snapshot().write_bytes;
+            let written = |device: &Arc<Vdev>| device.io_counts().write_bytes();
             devices.iter().map(written).collect()
         };
         let before = written(&pool);

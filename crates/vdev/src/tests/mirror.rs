@@ -5,7 +5,6 @@ use base::ErrorKind;
 use faulty::{Damage, FaultInjector};
 use phys::label::LABEL_START_SIZE;
 use ram::Memory;
-use std::sync::atomic::Ordering;
 use zio::{RunBlock, ScrubReport, VdevOps};
 
 const TOP: VdevId = VdevId(0);
@@ -317,10 +316,7 @@ fn sim_queued_sides_are_written_at_the_same_time() {
         let mut bytes = [0; LEN];
         tree.read_block(TOP, 0, &mut bytes, &is(4)).unwrap();
         for device in tree.devices() {
-            assert_eq!(
-                device.stats().write_bytes.load(Ordering::Relaxed),
-                LEN as u64
-            );
+            assert_eq!(device.io_counts().write_bytes(), LEN as u64);
         }
     });
 }

@@ -157,8 +157,8 @@ fn sim_queued_devices_work_at_the_same_time() {
         let start = rt::now_ns();
         tree.read_block(TOP, 0, &mut buf, &is_block).unwrap();
         assert_eq!(rt::now_ns(), start + 2 * MS);
-        let stats = tree.devices()[4].stats().snapshot();
-        assert_eq!((stats.read_ops, stats.write_ops), (3, 1));
+        let stats = tree.devices()[4].io_counts();
+        assert_eq!((stats.read_ops(), stats.write_ops()), (3, 1));
     });
 }
 

@@ -101,7 +101,7 @@ impl Pool {
 
     /// The devices that have columns of what was written.
     fn touched(&self) -> Vec<bool> {
-        let reads = |n: usize| self.tree.devices()[n].stats().snapshot().read_ops;
+        let reads = |n: usize| self.tree.devices()[n].io_counts().read_ops();
         let before: Vec<u64> = (0..self.disks.len()).map(reads).collect();
         assert_eq!(self.scrub("as written"), (0, 0));
         let is_read = |(n, before): (usize, u64)| reads(n) > before;
