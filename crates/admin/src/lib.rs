@@ -11,6 +11,7 @@
 //! OpenZFS cmd/zpool, cmd/zfs, lib/libzfs, lib/libzutil, module/zcommon @be7657e3. Output follows
 //! release 2.3; `tests/golden` has output of its tools.
 
+pub mod dedup;
 pub mod getopt;
 #[cfg(test)]
 mod golden;

@@ -25,6 +25,8 @@ use zio::AllocClass;
 
 pub use vdev::{VdevAux, VdevState};
 
+use crate::dedup::DedupStatus;
+
 /// The type of a vdev.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum VdevKind {
@@ -504,6 +506,8 @@ pub struct PoolStatus {
     pub expand: Option<ExpandStatus>,
     /// The checkpoint.
     pub checkpoint: Option<CheckpointStatus>,
+    /// The dedup tables; `None` if unknown.
+    pub dedup: Option<DedupStatus>,
     /// The number of blocks known to be damaged; `None` if unknown.
     pub error_count: Option<u64>,
     /// The objects they belong to: paths of files, or `<0x36>:<0x2>` (objset, object).

@@ -77,6 +77,12 @@ impl DdtHistogram {
         total
     }
 
+    #[doc(alias = "ddt_histogram_add")]
+    pub(crate) fn merge(&mut self, other: &DdtHistogram) {
+        let rows = self.rows.iter_mut().zip(&other.rows);
+        rows.for_each(|(row, other)| row.add(other));
+    }
+
     #[doc(alias = "ddt_histogram_add_entry")]
     pub(crate) fn add(&mut self, entry: &DdtEntry, dsize: &dyn Fn(&DvaPhys) -> u64) {
         let stat = DdtStat::of(entry, dsize);

@@ -37,4 +37,4 @@ mod table;
 
 pub use entry::{DdtEntry, DdtKey, DdtPhys, Found};
 pub use histogram::{DdtHistogram, DdtStat};
-pub use table::{DdtClass, DdtLog, DdtSync, DdtSynced, DdtTable, Ddts};
+pub use table::{DdtClass, DdtLog, DdtSizes, DdtSync, DdtSynced, DdtTable, Ddts};

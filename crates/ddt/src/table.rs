@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Error, ObjectId, Result, Txg};
+use base::{BlkId, Error, ObjectId, Result, Txg};
 use dmu::{Objset, Tx};
 use phys::pool_names::DDT_STATS;
 use phys::{BlkPtrPhys, ChecksumType, ObjectType};
@@ -172,17 +172,32 @@ impl Ddts {
         percent.unwrap_or(100)
     }
 
-    /// Bytes that the tables themselves take.
+    /// What the tables themselves take.
     ///
     /// # Errors
     /// What reading the MOS gives.
-    #[doc(alias = "ddt_get_ddt_dsize")]
-    pub fn table_bytes(&self) -> Result<u64> {
-        let mut bytes = 0u64;
-        for object in self.tables().flat_map(DdtTable::objects) {
-            bytes = bytes.saturating_add(self.mos.hold(object)?.used_bytes());
+    #[doc(alias = "ddt_get_dedup_object_stats")]
+    pub fn sizes(&self) -> Result<DdtSizes> {
+        let mut all = DdtSizes::default();
+        for table in self.tables() {
+            for (.., object, _) in table.parts() {
+                all.add(&DdtSizes::of(&self.mos, object)?);
+            }
+            for log in table.logs() {
+                all.add(&log.sizes(&self.mos)?);
+            }
         }
-        Ok(bytes)
+        Ok(all)
+    }
+
+    /// What all tables hold, by number of references.
+    #[must_use]
+    #[doc(alias = "ddt_get_dedup_histogram")]
+    pub fn histogram(&self) -> DdtHistogram {
+        let mut all = DdtHistogram::default();
+        let histograms = self.tables.values().flat_map(Ddt::histograms);
+        histograms.for_each(|histogram| all.merge(histogram));
+        all
     }
 
     /// Every entry of every table, with its class; those in logs have none.
@@ -474,6 +489,67 @@ pub struct DdtLog {
     pub checkpoint: Option<[u64; 5]>,
 }
 
+/// `ddt_object_t`: what tables take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DdtSizes {
+    /// ddo_count
+    pub entries: u64,
+    /// ddo_dspace: bytes on disk.
+    pub disk_bytes: u64,
+    /// ddo_mspace: bytes in memory, if all of them were there.
+    pub core_bytes: u64,
+}
+
+impl DdtSizes {
+    /// Of the ZAP of a class.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    #[doc(alias = "ddt_object_info")]
+    pub fn of(mos: &Arc<Objset>, object: ObjectId) -> Result<DdtSizes> {
+        let dnode = mos.hold(object)?;
+        let phys = dnode.phys();
+        let mut fill = 0u64;
+        for blkid in 0..u64::from(phys.nblkptr) {
+            let bp = dnode.block_pointer(phys.nlevels.saturating_sub(1), BlkId(blkid))?;
+            fill = fill.saturating_add(bp.fill());
+        }
+        Ok(DdtSizes {
+            entries: zap::count(mos, object)?,
+            disk_bytes: whole_sectors(dnode.used_bytes()),
+            core_bytes: fill.saturating_mul(dnode.blksz()),
+        })
+    }
+
+    fn add(&mut self, other: &DdtSizes) {
+        self.entries = self.entries.saturating_add(other.entries);
+        self.disk_bytes = self.disk_bytes.saturating_add(other.disk_bytes);
+        self.core_bytes = self.core_bytes.saturating_add(other.core_bytes);
+    }
+}
+
+/// `doi_physical_blocks_512`, in bytes.
+fn whole_sectors(bytes: u64) -> u64 {
+    (bytes.saturating_add(256)) >> 9 << 9
+}
+
+impl DdtLog {
+    #[doc(alias = "ddt_log_update_stats")]
+    fn sizes(&self, mos: &Objset) -> Result<DdtSizes> {
+        /// `DDT_LOG_ENTRY_FLAT_SIZE`
+        const ENTRY_BYTES: u64 = 144;
+        let disk_bytes = match self.object {
+            ObjectId(0) => 0,
+            object => whole_sectors(mos.hold(object)?.used_bytes()),
+        };
+        Ok(DdtSizes {
+            entries: self.entries,
+            disk_bytes,
+            core_bytes: self.entries * ENTRY_BYTES,
+        })
+    }
+}
+
 impl<'a> DdtTable<'a> {
     /// The ZAP of each class: its name, its object and its histogram.
     pub fn parts(self) -> impl Iterator<Item = (DdtClass, String, ObjectId, &'a DdtHistogram)> {
@@ -515,13 +591,6 @@ impl<'a> DdtTable<'a> {
             entries: log.entries.len() as u64,
             checkpoint: log.checkpoint.map(|key| key.words()),
         })
-    }
-
-    /// The objects that the entries are in.
-    fn objects(self) -> impl Iterator<Item = ObjectId> + 'a {
-        let parts = self.table.parts.values().map(|part| part.object);
-        let logs = self.table.fast.iter().flat_map(|fast| fast.logs.logs());
-        parts.chain(logs.filter_map(|log| log.object))
     }
 }
 

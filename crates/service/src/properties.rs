@@ -43,8 +43,8 @@ pub(crate) fn properties_of(pool: &OpenPool) -> Result<Item> {
             "version" => Prop::new(desc.name, PropValue::Number(5000), Source::Default),
             "free" => number(space.space.saturating_sub(space.alloc)),
             "allocated" => number(space.alloc),
-            "dedupratio" => number(pool.deduped()?.0),
-            "dedup_table_size" => number(pool.deduped()?.1),
+            "dedupratio" => number(pool.deduped()?.ratio_percent),
+            "dedup_table_size" => number(pool.deduped()?.sizes.disk_bytes),
             "bcloneused" => number(pool.cloned().0),
             "bclonesaved" => number(pool.cloned().1),
             "bcloneratio" => number(match pool.cloned() {

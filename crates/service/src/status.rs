@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use admin::dedup::{DedupRow, DedupStatus};
 use admin::listing::{Item, Prop};
 use admin::pool::{
     CheckpointStatus, ExpandStatus, PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux,
@@ -19,7 +20,7 @@ use phys::feature::{FEATURES, Support};
 use phys::pool_names::{L2CACHE, SPARES};
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, POOL_SCAN_RESILVER};
 use scan::Kind;
-use spa::{ExpansionProgress, FeatureState, Obstacle, Spa, SpareUser, try_import};
+use spa::{Deduped, ExpansionProgress, FeatureState, Obstacle, Spa, SpareUser, try_import};
 use vdev::import::{FoundPool, aux_configs};
 use vdev::{Vdev, VdevTree};
 use zio::AllocClass;
@@ -319,10 +320,28 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
         removal: removal_status(pool),
         expand: expand_status(pool)?,
         checkpoint: checkpoint_status(pool)?,
+        dedup: Some(dedup_status(&pool.deduped()?)),
         error_count: damaged.map(|damaged| damaged.len() as u64),
         errors: pool.names_of(&objects),
         ..PoolStatus::default()
     })
+}
+
+/// What `zpool status -D` shows of the dedup tables.
+fn dedup_status(deduped: &Deduped) -> DedupStatus {
+    let row = |stored, referenced| DedupRow { stored, referenced };
+    let rows = (0..).zip(&deduped.histogram.rows);
+    let rows = rows.filter(|(_, stat)| stat.stored[0] > 0);
+    let total = deduped.histogram.total();
+    DedupStatus {
+        entries: deduped.sizes.entries,
+        disk_bytes: deduped.sizes.disk_bytes,
+        core_bytes: deduped.sizes.core_bytes,
+        rows: rows
+            .map(|(bit, stat)| (1u64 << bit, row(stat.stored, stat.referenced)))
+            .collect(),
+        total: row(total.stored, total.referenced),
+    }
 }
 
 /// What `zpool status` shows of the last expansion of a RAID-Z.

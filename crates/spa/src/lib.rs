@@ -58,6 +58,7 @@ pub use removal::{
     RemovalProgress, RemovalSettings, condensed_obsolete_map, read_mapping, read_obsolete_counts,
 };
 pub use scanning::ScanSettings;
+pub use sharing::Deduped;
 pub use spa::{Settings, Spa};
 pub use space_maps::SpaceMaps;
 pub use spares::{OpenSpare, SpareUser};

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::{Error, ErrorKind, Guid, ObjectId, Result, Txg, VdevId};
 use dmu::Tx;
 use metaslab::RangeTree;
-use phys::feature::{RAIDZ_EXPANSION, ZPOOL_CHECKPOINT};
+use phys::feature::RAIDZ_EXPANSION;
 use phys::pool_names;
 use phys::scan::{DSS_FINISHED, DSS_SCANNING};
 use phys::uberblock::{
@@ -417,9 +417,7 @@ impl Spa {
     }
 
     fn check_expandable(&self) -> Result<()> {
-        if self.feature(ZPOOL_CHECKPOINT) == FeatureState::Active {
-            return Err(Error::new(ErrorKind::Exists, "checkpoint exists"));
-        }
+        self.check_no_checkpoint()?;
         if self.is_removing() {
             return Err(Error::new(ErrorKind::Exists, "device removal in progress"));
         }

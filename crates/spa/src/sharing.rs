@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Error, ErrorKind, Result, VdevId};
 use brt::Brts;
-use ddt::{DdtKey, DdtSync, Ddts};
+use ddt::{DdtHistogram, DdtKey, DdtSizes, DdtSync, Ddts};
 use dmu::{Objset, Tx};
 use phys::BlkPtrPhys;
 use phys::blkptr::DvaPhys;
@@ -54,6 +54,17 @@ pub(crate) struct Sharing {
     dspace: AtomicU64,
     cloned: AtomicU64,
     cloned_saved: AtomicU64,
+}
+
+/// What is deduplicated in a pool.
+#[derive(Clone, Debug, Default)]
+pub struct Deduped {
+    /// Bytes that datasets use in deduplicated blocks, in percent of what is stored of them.
+    pub ratio_percent: u64,
+    /// What the tables take.
+    pub sizes: DdtSizes,
+    /// What they hold, by number of references.
+    pub histogram: DdtHistogram,
 }
 
 /// The result of the releases of a pass.
@@ -106,11 +117,18 @@ impl Sharing {
         self.dspace.load(Ordering::Relaxed)
     }
 
-    /// What deduplication saves, in percent, and the bytes that its tables take; none while they are not open.
-    pub(crate) fn deduped(&self) -> Result<(u64, u64)> {
+    /// What is deduplicated; nothing while the tables are not open.
+    pub(crate) fn deduped(&self) -> Result<Deduped> {
         match &*self.tables.lock() {
-            Some(tables) => Ok((tables.ratio_percent(), tables.table_bytes()?)),
-            None => Ok((100, 0)),
+            Some(tables) => Ok(Deduped {
+                ratio_percent: tables.ratio_percent(),
+                sizes: tables.sizes()?,
+                histogram: tables.histogram(),
+            }),
+            None => Ok(Deduped {
+                ratio_percent: 100,
+                ..Deduped::default()
+            }),
         }
     }
 

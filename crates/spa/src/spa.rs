@@ -38,6 +38,7 @@ use crate::props::PoolProps;
 use crate::reflow::Reflowing;
 use crate::removal::{Removal, RemovalSettings};
 use crate::scanning::{ScanSettings, Scanning};
+use crate::sharing::Deduped;
 use crate::space_maps::SpaceMaps;
 use crate::spares::SpareWatch;
 use crate::sweep::{SweepSettings, Sweeps};
@@ -311,14 +312,13 @@ impl Spa {
         self.inner.space.evaluate()
     }
 
-    /// Bytes that datasets use in deduplicated blocks, in percent of what is stored of them, and the bytes that the
-    /// dedup tables take.
+    /// What is deduplicated.
     ///
     /// # Errors
     /// What reading the MOS gives.
     #[doc(alias = "ddt_get_pool_dedup_ratio")]
     #[doc(alias = "ddt_get_ddt_dsize")]
-    pub fn deduped(&self) -> Result<(u64, u64)> {
+    pub fn deduped(&self) -> Result<Deduped> {
         self.inner.core.sharing().deduped()
     }
 

@@ -7,6 +7,7 @@ use super::{
     Activity, ActivityState, AllocClass, CLASSES, NameStyle, PoolStatus, ScanFunction, ScanState,
     StatusRequest, VdevAux, VdevKind, VdevStatus, diagnose, heading,
 };
+use crate::dedup::{DedupRow, DedupStatus};
 use crate::listing::{
     GetRequest, Item, JsonStyle, Style, json_document, json_numbers, json_properties,
 };
@@ -276,6 +277,9 @@ impl Writer<'_> {
             out.insert("raidz_expand_stats".to_owned(), self.expand(pool, expand));
         }
         self.push_vdevs(&mut out, pool);
+        if let Some(dedup) = pool.dedup.as_ref().filter(|_| self.request.has_dedup) {
+            out.insert("dedup_stats".to_owned(), self.dedup(dedup));
+        }
         if let Some(count) = pool.error_count {
             out.insert("error_count".to_owned(), self.count(count));
             if self.request.is_verbose && count > 0 {
@@ -283,6 +287,39 @@ impl Writer<'_> {
             }
         }
         out
+    }
+
+    #[doc(alias = "dedup_stats_nvlist")]
+    fn dedup(&self, dedup: &DedupStatus) -> Value {
+        let mut out = Map::new();
+        out.insert("obj_count".to_owned(), self.count(dedup.entries));
+        if dedup.entries == 0 {
+            out.insert("ddt_object_stats".to_owned(), json!({}));
+            return Value::Object(out);
+        }
+        out.insert("dspace".to_owned(), self.count(dedup.disk_bytes));
+        out.insert("mspace".to_owned(), self.count(dedup.core_bytes));
+        let rows = dedup.rows.iter();
+        let rows = rows.map(|(refcnt, row)| (refcnt.ilog2().to_string(), self.dedup_row(row)));
+        let rows: Map<String, Value> = rows.collect();
+        let stats = json!({ "total": self.dedup_row(&dedup.total), "histogram": rows });
+        out.insert("ddt_stats".to_owned(), stats);
+        Value::Object(out)
+    }
+
+    #[doc(alias = "ddt_stats_nvlist")]
+    fn dedup_row(&self, row: &DedupRow) -> Value {
+        let (stored, referenced) = (row.stored, row.referenced);
+        json!({
+            "blocks": self.count(stored[0]),
+            "logical_size": self.bytes(stored[1]),
+            "physical_size": self.bytes(stored[2]),
+            "deflated_size": self.bytes(stored[3]),
+            "ref_blocks": self.count(referenced[0]),
+            "ref_lsize": self.bytes(referenced[1]),
+            "ref_psize": self.bytes(referenced[2]),
+            "ref_dsize": self.bytes(referenced[3]),
+        })
     }
 
     fn push_vdevs(&self, out: &mut Map<String, Value>, pool: &PoolStatus) {

@@ -31,6 +31,8 @@ pub struct StatusRequest {
     pub has_trim: bool,
     /// `-i`: progress of initializations.
     pub has_initialize: bool,
+    /// `-D`: dedup tables.
+    pub has_dedup: bool,
     /// `--json-flat-vdevs`: every vdev in one list.
     pub is_flat: bool,
     /// The current time, in seconds since 1970.
@@ -52,6 +54,7 @@ impl StatusRequest {
             has_direct: false,
             has_trim: false,
             has_initialize: false,
+            has_dedup: false,
             is_flat: false,
             now_secs,
             zone,
@@ -107,6 +110,9 @@ pub fn status(pool: &PoolStatus, request: &StatusRequest) -> String {
                 let _ = writeln!(out, "        {error}");
             }
         }
+    }
+    if let Some(dedup) = pool.dedup.as_ref().filter(|_| request.has_dedup) {
+        out += &crate::dedup::status(dedup, request.numbers == NumberStyle::Exact);
     }
     out
 }

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
-use admin::number::{nice_bytes, nice_number};
-use base::{BlkId, Error, ErrorKind, ObjectId, Result};
-use check::{Checksums, DedupRow, DedupSums};
-use ddt::{DdtHistogram, DdtLog, DdtStat, Ddts};
+use admin::dedup::{DedupRow, histogram};
+use base::{Error, ErrorKind, ObjectId, Result};
+use check::{Checksums, DedupSums};
+use ddt::{DdtHistogram, DdtLog, DdtSizes, DdtStat, Ddts};
 use dmu::Objset;
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ pub(super) fn tables(request: &Request, out: &mut Printer, pool: &Pool) -> Resul
         writeln!(out, "DDT histogram (aggregated over all DDTs):")?;
         write_histogram(out, &rows, Some(&total))?;
     }
-    write_ratios(out, &row_of(&total))
+    write_ratios(out, &row_of_stat(&total))
 }
 
 /// One table.
@@ -77,22 +77,15 @@ fn write_table(
     rows: &BTreeMap<usize, DdtStat>,
     level: usize,
 ) -> Result<()> {
-    let count = zap::count(mos, object)?;
-    if count == 0 {
+    let sizes = DdtSizes::of(mos, object)?;
+    if sizes.entries == 0 {
         return Ok(());
     }
-    let dnode = mos.hold(object)?;
-    let dspace = (dnode.used_bytes() + 256) >> 9 << 9;
-    let phys = dnode.phys();
-    let mut fill = 0u64;
-    for blkid in 0..u64::from(phys.nblkptr) {
-        let bp = dnode.block_pointer(phys.nlevels.saturating_sub(1), BlkId(blkid))?;
-        fill = fill.saturating_add(bp.fill());
-    }
-    let mspace = fill.saturating_mul(dnode.blksz());
+    let (dspace, mspace) = (sizes.disk_bytes, sizes.core_bytes);
     writeln!(
         out,
-        "{name}: dspace={dspace}; mspace={mspace}; entries={count}"
+        "{name}: dspace={dspace}; mspace={mspace}; entries={}",
+        sizes.entries
     )?;
     if level > 2 {
         writeln!(out, "{name}: object={object}")?;
@@ -125,35 +118,33 @@ fn rows_of(histogram: &DdtHistogram) -> BTreeMap<usize, DdtStat> {
     rows.filter(|(_, row)| row.stored[0] > 0).collect()
 }
 
-fn row_of(stat: &DdtStat) -> DedupRow {
-    let sums = |[blocks, lsize, psize, dsize]: [u64; 4]| DedupSums {
-        blocks,
-        lsize,
-        psize,
-        dsize,
-    };
+fn row_of_stat(stat: &DdtStat) -> DedupRow {
     DedupRow {
-        allocated: sums(stat.stored),
-        referenced: sums(stat.referenced),
+        stored: stat.stored,
+        referenced: stat.referenced,
     }
 }
 
-/// The rows of a histogram; the total comes last, if it is given. zdb 2.3.2 shows no exact numbers here, not even with
-/// `-P`.
+fn row_of(row: &check::DedupRow) -> DedupRow {
+    let sums = |sums: &DedupSums| [sums.blocks, sums.lsize, sums.psize, sums.dsize];
+    DedupRow {
+        stored: sums(&row.allocated),
+        referenced: sums(&row.referenced),
+    }
+}
+
+/// A histogram; the total comes last, if it is given. zdb 2.3.2 shows no exact numbers here, not even with `-P`.
 #[doc(alias = "zpool_dump_ddt")]
 fn write_histogram(
     out: &mut Printer,
     rows: &BTreeMap<usize, DdtStat>,
     total: Option<&DdtStat>,
 ) -> Result<()> {
-    write!(out, "\n{HEAD}")?;
-    for (shift, row) in rows {
-        write_row(out, &count(1u64 << shift, false), &row_of(row), false)?;
-    }
-    if let Some(total) = total {
-        write_row(out, "Total", &row_of(total), false)?;
-    }
-    writeln!(out)?;
+    let shown = rows
+        .iter()
+        .map(|(shift, row)| (1 << shift, row_of_stat(row)));
+    let text = histogram(shown, total.map(row_of_stat).as_ref(), false);
+    write!(out, "\n{text}")?;
     Ok(())
 }
 
@@ -167,15 +158,16 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
         ..check::Options::default()
     };
     let report = pool.verify(options)?;
-    let (rows, total) = (report.dedup.histogram(), report.dedup.total());
+    let rows = report.dedup.histogram();
+    let rows = rows.iter().map(|(shift, row)| (1u64 << shift, row_of(row)));
+    let total = row_of(&report.dedup.total());
     let is_clean = report.is_clean();
     for finding in report.findings.iter().filter(|_| !is_clean) {
         eprintln!("zdb: {finding}");
     }
     if request.has('j') {
         let rows: Vec<Value> = rows
-            .iter()
-            .map(|(shift, row)| row_json(&(1u64 << shift).into(), row))
+            .map(|(refcnt, row)| row_json(&refcnt.into(), &row))
             .collect();
         let mut value = json!({ "histogram": rows, "total": row_json(&"total".into(), &total) });
         if let Some([dedup, compress, copies]) = ratios(&total) {
@@ -186,58 +178,12 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
         writeln!(out, "{value}")?;
     } else {
         let exact = request.has('P');
-        write!(out, "Simulated DDT histogram:\n\n{HEAD}")?;
-        for (shift, row) in &rows {
-            let refcnt = 1u64 << shift;
-            write_row(out, &count(refcnt, exact), row, exact)?;
-        }
-        if total.allocated.blocks > 0 {
-            write_row(out, "Total", &total, exact)?;
-        }
-        writeln!(out)?;
+        let shown = Some(&total).filter(|total| total.stored[0] > 0);
+        let text = histogram(rows, shown, exact);
+        write!(out, "Simulated DDT histogram:\n\n{text}")?;
         write_ratios(out, &total)?;
     }
     Ok(if is_clean { 0 } else { 3 })
-}
-
-const HEAD: &str = "\
-bucket              allocated                       referenced          \n\
-______   ______________________________   ______________________________\n\
-refcnt   blocks   LSIZE   PSIZE   DSIZE   blocks   LSIZE   PSIZE   DSIZE\n\
-------   ------   -----   -----   -----   ------   -----   -----   -----\n";
-
-fn count(number: u64, exact: bool) -> String {
-    if exact {
-        number.to_string()
-    } else {
-        nice_number(number)
-    }
-}
-
-fn write_row(out: &mut Printer, name: &str, row: &DedupRow, exact: bool) -> Result<()> {
-    let bytes = |number: u64| {
-        if exact {
-            number.to_string()
-        } else {
-            nice_bytes(number)
-        }
-    };
-    let half = |sums: &DedupSums| {
-        format!(
-            "{:>6}   {:>5}   {:>5}   {:>5}",
-            count(sums.blocks, exact),
-            bytes(sums.lsize),
-            bytes(sums.psize),
-            bytes(sums.dsize)
-        )
-    };
-    writeln!(
-        out,
-        "{name:>6}   {}   {}",
-        half(&row.allocated),
-        half(&row.referenced)
-    )?;
-    Ok(())
 }
 
 #[doc(alias = "dump_dedup_ratio")]
@@ -255,27 +201,24 @@ fn write_ratios(out: &mut Printer, total: &DedupRow) -> Result<()> {
 
 /// The ratios of deduplication, of compression, and of copies; `None` if there are no blocks.
 fn ratios(total: &DedupRow) -> Option<[f64; 3]> {
-    let (allocated, referenced) = (&total.allocated, &total.referenced);
-    if allocated.blocks == 0 {
+    let ([blocks, _, _, dsize], [_, ref_lsize, ref_psize, ref_dsize]) =
+        (total.stored, total.referenced);
+    if blocks == 0 {
         return None;
     }
     let ratio = |a: u64, b: u64| a as f64 / b as f64;
     Some([
-        ratio(referenced.dsize, allocated.dsize),
-        ratio(referenced.lsize, referenced.psize),
-        ratio(referenced.dsize, referenced.psize),
+        ratio(ref_dsize, dsize),
+        ratio(ref_lsize, ref_psize),
+        ratio(ref_dsize, ref_psize),
     ])
 }
 
 fn row_json(refcnt: &Value, row: &DedupRow) -> Value {
-    let sums = |sums: &DedupSums| {
-        json!({
-            "blocks": sums.blocks, "lsize": sums.lsize, "psize": sums.psize, "dsize": sums.dsize,
-        })
-    };
+    let sums = |[blocks, lsize, psize, dsize]: [u64; 4]| json!({ "blocks": blocks, "lsize": lsize, "psize": psize, "dsize": dsize });
     json!({
         "refcnt": refcnt,
-        "allocated": sums(&row.allocated),
-        "referenced": sums(&row.referenced),
+        "allocated": sums(row.stored),
+        "referenced": sums(row.referenced),
     })
 }

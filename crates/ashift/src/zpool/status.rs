@@ -15,7 +15,7 @@ use super::{Outcome, check_json_options, refuse_options, refuse_power, zone};
 
 /// `zpool status`.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
-    refuse_options(args, "status", "cD")?;
+    refuse_options(args, "status", "c")?;
     refuse_power(args, "status")?;
     let (given, interval) = split_repeat(&args.operands)?;
     check_json_options(args)?;
@@ -43,6 +43,7 @@ fn request(args: &Parsed) -> StatusRequest {
         has_direct: args.has('d'),
         has_trim: args.has('t'),
         has_initialize: args.has('i'),
+        has_dedup: args.has('D'),
         is_flat: args.has_long("json-flat-vdevs"),
         ..StatusRequest::new(rt::wall_clock().secs, zone())
     }
