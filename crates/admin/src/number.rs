@@ -280,6 +280,38 @@ pub fn iso_time(secs: i64, zone: Zone) -> String {
     )
 }
 
+/// The number that a text starts with, as `strtoull` with base 0 reads it, and the rest.
+#[must_use]
+pub fn number_prefix(text: &str) -> (u64, &str) {
+    let trimmed = text.trim_start();
+    let (is_negative, digits) = match trimmed.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, trimmed.strip_prefix('+').unwrap_or(trimmed)),
+    };
+    let hex = digits
+        .strip_prefix("0x")
+        .or_else(|| digits.strip_prefix("0X"));
+    let (digits, radix) = match hex {
+        Some(hex) if hex.starts_with(|c: char| c.is_ascii_hexdigit()) => (hex, 16),
+        _ if digits.starts_with('0') => (digits, 8),
+        _ => (digits, 10),
+    };
+    let end = digits
+        .find(|c: char| !c.is_digit(radix))
+        .unwrap_or(digits.len());
+    let (number, rest) = digits.split_at(end);
+    if number.is_empty() {
+        return (0, text);
+    }
+    let value = u64::from_str_radix(number, radix).unwrap_or(u64::MAX);
+    let value = if is_negative {
+        value.wrapping_neg()
+    } else {
+        value
+    };
+    (value, rest)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

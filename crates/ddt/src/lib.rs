@@ -32,9 +32,11 @@
 mod entry;
 mod histogram;
 mod log;
+mod prune;
 mod store;
 mod table;
 
 pub use entry::{DdtEntry, DdtKey, DdtPhys, Found};
 pub use histogram::{DdtHistogram, DdtStat};
+pub use prune::{Candidate, Prune, UniqueZaps};
 pub use table::{DdtClass, DdtLog, DdtSizes, DdtSync, DdtSynced, DdtTable, Ddts};

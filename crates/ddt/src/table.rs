@@ -11,6 +11,7 @@ use phys::{BlkPtrPhys, ChecksumType, ObjectType};
 use crate::entry::{DdtEntry, DdtKey, DdtPhys, PHYS_DITTO};
 use crate::histogram::{DdtHistogram, DdtStat};
 use crate::log::Logged;
+use crate::prune::Candidate;
 use crate::store::{Ddt, Dsize, name};
 
 const POOL_DIRECTORY: ObjectId = zap::directory::OBJECT;
@@ -127,6 +128,40 @@ impl Ddts {
             "entries of tables that are to be made"
         );
         self.is_fast = is_fast;
+    }
+
+    pub(crate) fn mos(&self) -> &Arc<Objset> {
+        &self.mos
+    }
+
+    /// Forgets entries that are still in the ZAP as they were, and in no log; returns how many. Their blocks are not
+    /// freed. In syncing context.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    #[doc(alias = "prune_candidates_sync")]
+    pub fn prune(&mut self, candidates: Vec<Candidate>) -> Result<u64> {
+        let mut pruned = 0;
+        for (checksum, before) in candidates {
+            let at = (checksum, before.key);
+            if self.changes.contains_key(&at) {
+                continue;
+            }
+            let found = self.find(checksum, &before.key)?;
+            let origin = Origin::Zap(DdtClass::Unique);
+            if found.is_none_or(|(there, entry)| there != origin || entry != before) {
+                continue;
+            }
+            let now = DdtEntry::new(before.key, true);
+            let change = Change {
+                origin,
+                before,
+                now,
+            };
+            self.changes.insert(at, change);
+            pruned += 1;
+        }
+        Ok(pruned)
     }
 
     /// Whether there is no table.

@@ -12,6 +12,7 @@ use base::Result;
 use phys::PropValue;
 use phys::feature::{Feature, HEAD_ERRLOG};
 
+use crate::dedup::DEDUP_TABLE_QUOTA;
 use crate::features::Features;
 use crate::spa::{FAILMODE, Spa};
 
@@ -25,6 +26,7 @@ impl Spa {
     /// `ReadOnly`, `Suspended`.
     pub fn set_prop(&self, name: &str, value: PropValue) -> Result<()> {
         let (of_multihost, of_failmode) = (name == MULTIHOST, name == FAILMODE);
+        let of_quota = name == DEDUP_TABLE_QUOTA;
         let name = name.to_owned();
         self.in_sync(move |inner, tx| {
             let text = format!("{name}={value}");
@@ -33,6 +35,9 @@ impl Spa {
         })?;
         if of_failmode {
             self.inner.take_failmode();
+        }
+        if of_quota {
+            self.inner.take_dedup_quota()?;
         }
         if of_multihost && self.multihost() {
             self.inner.mmp.start(&self.inner);

@@ -16,6 +16,7 @@ mod checkpoint;
 mod config;
 mod core;
 mod create;
+mod dedup;
 mod dtl;
 mod errors;
 mod expand;
@@ -42,6 +43,7 @@ mod sweep;
 mod sync;
 mod vdevs;
 
+pub use ::ddt::Prune;
 pub use cachefile::CacheFile;
 pub use checkpoint::Checkpoint;
 pub use config::read_packed;

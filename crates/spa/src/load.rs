@@ -666,6 +666,9 @@ fn load(
     }
     spa.inner.open_caches();
     spa.inner.begin_deduplicating();
+    if !readonly {
+        spa.inner.take_dedup_quota()?;
+    }
     spa.inner.begin_suspending();
     if !readonly {
         if spa.multihost() {

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Error, ErrorKind, Result, VdevId};
 use brt::Brts;
-use ddt::{DdtHistogram, DdtKey, DdtSizes, DdtSync, Ddts};
+use ddt::{Candidate, DdtHistogram, DdtKey, DdtSizes, DdtSync, Ddts, UniqueZaps};
 use dmu::{Objset, Tx};
 use phys::BlkPtrPhys;
 use phys::blkptr::DvaPhys;
@@ -54,6 +54,8 @@ pub(crate) struct Sharing {
     dspace: AtomicU64,
     cloned: AtomicU64,
     cloned_saved: AtomicU64,
+    /// The dedup tables are larger than they may be.
+    is_over_quota: AtomicBool,
 }
 
 /// What is deduplicated in a pool.
@@ -242,6 +244,24 @@ impl Sharing {
         Ok(())
     }
 
+    /// The ZAPs of dedup tables whose entries may be pruned.
+    pub(crate) fn unique_zaps(&self) -> Option<UniqueZaps> {
+        self.tables.lock().as_ref().map(Ddts::unique_zaps)
+    }
+
+    /// Forgets entries of dedup tables; see [`Ddts::prune`].
+    pub(crate) fn prune(&self, candidates: Vec<Candidate>) -> Result<u64> {
+        let mut tables = self.tables.lock();
+        tables
+            .as_mut()
+            .map_or(Ok(0), |tables| tables.prune(candidates))
+    }
+
+    /// Blocks that are in no dedup table are not entered any more, or are again.
+    pub(crate) fn set_over_quota(&self, is_over: bool) {
+        self.is_over_quota.store(is_over, Ordering::Relaxed);
+    }
+
     /// Whether the next dedup table that is made is one of `fast_dedup`.
     pub(crate) fn set_fast(&self, is_fast: bool) {
         if let Some(tables) = self.tables.lock().as_mut() {
@@ -271,10 +291,11 @@ impl DedupTables for Sharing {
         let closed = || Error::new(ErrorKind::Unsupported, "the dedup tables are not open");
         let entry = tables.as_mut().ok_or_else(closed)?.entry(bp)?;
         let found = entry.map(|entry| entry.blocks(bp, copies));
+        let has_room = !self.is_over_quota.load(Ordering::Relaxed);
         Ok(Known {
             any: found.and_then(|found| found.any),
             wanted: found.and_then(|found| found.wanted),
-            has_room: found.is_none_or(|found| found.has_room),
+            has_room: found.map_or(has_room, |found| found.has_room),
         })
     }
 

@@ -50,6 +50,7 @@ impl TxgSync for Inner {
         self.mos.sync_done(txg);
         let spare_bytes = self.groups.dirty_data_max();
         self.space.sync_done(txg, self.slop_bytes(), spare_bytes);
+        self.take_dedup_quota()?;
         self.reflow(txg)?;
         if cfg!(debug_assertions) {
             self.check_invariants();
@@ -104,7 +105,7 @@ impl Inner {
             }
             self.dsl().flush(tx)?;
             let mos_changed = self.mos.needs_sync();
-            if pass == 1 && !mos_changed {
+            if pass == 1 && !mos_changed && self.core.sharing().is_settled() {
                 return Ok(());
             }
             if mos_changed {

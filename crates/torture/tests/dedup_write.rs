@@ -13,7 +13,7 @@ use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use oracle::{Zdb, have_zdb};
 use phys::{BlkPtrPhys, ChecksumType, DvaPhys, PropValue, feature};
-use spa::Spa;
+use spa::{Prune, Spa};
 use torture::golden::golden;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -811,4 +811,75 @@ fn logs_of_openzfs_are_flushed() {
     pool::assert_clean(&spa);
     spa.export().unwrap();
     pool::verify_with_zdb(&devices, "tank");
+}
+
+/// Old entries with one reference are forgotten; their blocks stay, are freed like others, and are not found again.
+#[test]
+fn what_is_pruned_is_owned() {
+    let page = |n: u64| format!("{n:<RECORD$}").into_bytes();
+    let folder = tempfile::tempdir().unwrap();
+    let props = [("dedup", DEDUP_ON), ("compression", 2)];
+    let spa = new_pool(Tables::Fast, folder.path(), Layout::Stripe, &props);
+    for n in 1..=40 {
+        put(&spa, &format!("file{n}"), &page(n));
+    }
+    for n in 1..=10 {
+        put(&spa, &format!("twin{n}"), &page(n));
+    }
+    spa.sync().unwrap();
+    flush_logs(&spa);
+    let now = rt::wall_clock().secs;
+    assert_eq!(spa.prune_dedup(Prune::Age(60), now).unwrap(), 0);
+    let month = now + 30 * 86400;
+    assert_eq!(spa.prune_dedup(Prune::Age(40 * 86400), month).unwrap(), 0);
+    assert_eq!(by_count(&spa), BTreeMap::from([(1, 30), (2, 10)]));
+    assert_eq!(spa.prune_dedup(Prune::Percent(50), month).unwrap(), 30);
+    // They are in the log, without a block, until they leave the table.
+    flush_logs(&spa);
+    assert_eq!(by_count(&spa), BTreeMap::from([(2, 10)]));
+    pool::assert_clean(&spa);
+    let before = first_block(&spa, "file20");
+    put(&spa, "again", &page(20));
+    spa.sync().unwrap();
+    let again = first_block(&spa, "again");
+    assert!(again.is_dedup() && again.dva != before.dva);
+    let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+    for n in 20..30 {
+        let name = format!("file{n}");
+        fs.unlink(fs.root(), name.as_bytes()).unwrap();
+    }
+    drop(fs);
+    spa.sync().unwrap();
+    flush_logs(&spa);
+    assert_eq!(by_count(&spa), BTreeMap::from([(1, 1), (2, 10)]));
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    if have_zdb() {
+        Zdb::verify(folder.path(), "tank").assert_clean();
+    }
+}
+
+/// Above their quota, tables get no new entries; those that there are go on.
+#[test]
+fn tables_keep_to_their_quota() {
+    let folder = tempfile::tempdir().unwrap();
+    let props = [("dedup", DEDUP_ON), ("compression", 2)];
+    let spa = new_pool(Tables::Fast, folder.path(), Layout::Stripe, &props);
+    put(&spa, "one", &record(1));
+    spa.sync().unwrap();
+    let set = |bytes| spa.set_prop("dedup_table_quota", PropValue::Number(bytes));
+    set(512).unwrap();
+    put(&spa, "two", &record(2));
+    put(&spa, "twin", &record(1));
+    spa.sync().unwrap();
+    assert!(!first_block(&spa, "two").is_dedup());
+    assert_eq!(first_block(&spa, "twin").dva, first_block(&spa, "one").dva);
+    for (quota, name) in [(0, "none"), (u64::MAX, "auto"), (1 << 30, "large")] {
+        set(quota).unwrap();
+        put(&spa, name, &record(quota % 1000 + 10));
+        spa.sync().unwrap();
+        assert!(first_block(&spa, name).is_dedup(), "{name}");
+    }
+    pool::assert_clean(&spa);
 }

@@ -81,9 +81,7 @@ pub const POOL: &[PropDesc] = &[
     readonly("bclonesaved", NUMBER).shown("BCLONE_SAVED", "<size>"),
     readonly("bcloneratio", NUMBER).shown("BCLONE_RATIO", "<1.00x or higher if cloned>"),
     readonly("dedup_table_size", NUMBER).shown("DDTSIZE", "<size>"),
-    own("dedup_table_quota", Kind::Number(u64::MAX))
-        .shown("DDTQUOTA", "<size>")
-        .honoured(Honoured::Only(&["auto"])),
+    own("dedup_table_quota", Kind::Number(u64::MAX)).shown("DDTQUOTA", "<size>"),
     readonly("dedupcached", NUMBER).hidden("DEDUPCACHED"),
     readonly("last_scrubbed_txg", NUMBER).shown("LAST_SCRUBBED_TXG", "<txg>"),
 ];

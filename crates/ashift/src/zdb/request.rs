@@ -8,6 +8,7 @@
 //! OpenZFS cmd/zdb/zdb.c (`main`, `usage`).
 
 use admin::getopt::{Flag, OptError, OptSpec, Parsed, parse};
+use admin::number::number_prefix;
 use base::Txg;
 
 /// The usage text, shown for invalid arguments.
@@ -252,37 +253,6 @@ impl Request {
 /// The leading number in a text: `strtoull` with base 0.
 pub(super) fn leading_number(text: &str) -> u64 {
     number_prefix(text).0
-}
-
-/// The number that a text starts with, as `strtoull` with base 0 reads it, and the rest.
-pub(super) fn number_prefix(text: &str) -> (u64, &str) {
-    let trimmed = text.trim_start();
-    let (is_negative, digits) = match trimmed.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, trimmed.strip_prefix('+').unwrap_or(trimmed)),
-    };
-    let hex = digits
-        .strip_prefix("0x")
-        .or_else(|| digits.strip_prefix("0X"));
-    let (digits, radix) = match hex {
-        Some(hex) if hex.starts_with(|c: char| c.is_ascii_hexdigit()) => (hex, 16),
-        _ if digits.starts_with('0') => (digits, 8),
-        _ => (digits, 10),
-    };
-    let end = digits
-        .find(|c: char| !c.is_digit(radix))
-        .unwrap_or(digits.len());
-    let (number, rest) = digits.split_at(end);
-    if number.is_empty() {
-        return (0, text);
-    }
-    let value = u64::from_str_radix(number, radix).unwrap_or(u64::MAX);
-    let value = if is_negative {
-        value.wrapping_neg()
-    } else {
-        value
-    };
-    (value, rest)
 }
 
 /// The message of getopt_long.

@@ -3,6 +3,7 @@
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`main`, `parse_object_range`, `dump_path`, `zdb_copy_object`).
 
+use admin::number::number_prefix;
 use std::fs::File;
 use std::io::Write;
 
@@ -16,7 +17,7 @@ use zpl::{Filesystem, OpenOptions};
 use super::datasets::Subject;
 use super::objects::{Dumper, write_object};
 use super::pool::Pool;
-use super::request::{Request, number_prefix};
+use super::request::Request;
 use super::text::Printer;
 use crate::failure::Outcome;
 

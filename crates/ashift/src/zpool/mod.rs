@@ -8,6 +8,7 @@
 
 mod checkpoint;
 mod create;
+mod ddtprune;
 mod device_state;
 mod devices;
 mod history;
@@ -78,6 +79,7 @@ const PROGRAM: Program = Program {
             command("scrub", "spwetC", &[], scrub::run),
             command("initialize", "csuw", &[CANCEL, SUSPEND, UNINIT, WAIT], sweep::initialize),
             command("trim", "cdr:sw", &[CANCEL, SECURE, RATE, SUSPEND, WAIT], sweep::trim),
+            command("ddtprune", "d:p:", &[], ddtprune::run),
             command("checkpoint", ":dw", &[DISCARD, WAIT], checkpoint::run),
             command("resilver", "", &[], wait::resilver),
             command("wait", "HpT:t:", &[], wait::run),
