@@ -127,7 +127,10 @@ pub(super) fn reguid(session: &Session, args: &Parsed) -> Outcome {
     if let Some(guid) = guid
         && session.pools().is_guid_imported(guid)?
     {
-        return Err(Fail::Failed(format!("{what}: pool already exists")));
+        return Err(Fail::Exits(
+            NOT_CHANGED,
+            format!("{what}: pool already exists"),
+        ));
     }
     pool.change_guid(guid).map_err(|e| {
         let text = match e.kind() {
