@@ -398,7 +398,8 @@ fn cut_everywhere(layout: Layout, count: usize, kind: SweepKind, seed: u64) {
     let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
     let stride = if all { 1 } else { (total / CUTS).max(1) };
     let mut outcomes = [0; 2];
-    for n in (recording.first..=last).step_by(stride as usize) {
+    let cuts = (recording.first..last).step_by(stride as usize);
+    for n in cuts.chain([last]) {
         let is_half = recording.cut(n, seed ^ n, kind);
         let is_half = is_half.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
         outcomes[usize::from(is_half)] += 1;
