@@ -76,7 +76,7 @@ fn snap(random: &mut Random) -> String {
 }
 
 fn write(spa: &Spa, random: &mut Random) -> Result<()> {
-    let ds = spa.dsl().dataset(&head(random))?;
+    let ds = spa.parts().dsl().dataset(&head(random))?;
     let objset = ds.objset()?;
     let file = objset.hold(ObjectId(1 + random.below(FILES)))?;
     let blksz = file.blksz();
@@ -98,7 +98,7 @@ fn write(spa: &Spa, random: &mut Random) -> Result<()> {
 }
 
 fn step(spa: &Spa, random: &mut Random) -> Result<()> {
-    let dsl = spa.dsl();
+    let dsl = spa.parts().dsl();
     match random.below(16) {
         0 | 1 => dsl.create_dataset(NewDataset {
             name: head(random),
@@ -215,8 +215,8 @@ fn slow_gangs_on_a_fragmented_pool_are_clean() {
         props: Vec::new(),
         init: Box::new(init),
     };
-    spa.dsl().create_dataset(new).expect("a data set");
-    let dataset = spa.dsl().dataset("churn/a").expect("it");
+    spa.parts().dsl().create_dataset(new).expect("a data set");
+    let dataset = spa.parts().dsl().dataset("churn/a").expect("it");
     let objset = dataset.objset().expect("its objset");
     let (crumbs, large) = (objset.hold(ObjectId(1)), objset.hold(ObjectId(2)));
     let (crumbs, large) = (crumbs.expect("a file"), large.expect("a file"));
@@ -253,7 +253,8 @@ fn slow_gangs_on_a_fragmented_pool_are_clean() {
         spa.sync().expect("synced");
         assert_clean(&spa, "gangs");
         if round == 0 {
-            spa.dsl()
+            spa.parts()
+                .dsl()
                 .snapshot(&["churn/a@s"], Vec::new())
                 .expect("a snapshot");
         }
@@ -264,7 +265,8 @@ fn slow_gangs_on_a_fragmented_pool_are_clean() {
         .total()
         .gangs;
     assert!(gangs > 30, "{gangs} gangs");
-    spa.dsl()
+    spa.parts()
+        .dsl()
         .destroy_snapshots(&["churn/a@s"], false)
         .expect("destroyed");
     assert_clean(&spa, "freeing gangs");

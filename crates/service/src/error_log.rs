@@ -51,7 +51,7 @@ struct Damaged {
 
 impl Damaged {
     fn open(pool: &OpenPool, objset: ObjsetId) -> Option<Damaged> {
-        let dsl = pool.dsl();
+        let dsl = pool.parts().dsl();
         let dataset = dsl.dataset_of(ObjectId(objset.0)).ok()?;
         let name = dsl.name_of(&dataset).ok()?;
         let is_mounted = pool.pools().world().is_machine();

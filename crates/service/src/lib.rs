@@ -41,6 +41,7 @@
 mod activity;
 mod compatibility;
 mod create;
+mod datasets;
 mod devices;
 mod environment;
 mod error_log;
@@ -67,6 +68,7 @@ mod vdevs;
 pub use activity::Activity;
 pub use compatibility::Compatibility;
 pub use create::PoolDevice;
+pub use datasets::{Datasets, DatasetsWriter};
 pub use devices::Absence;
 pub use environment::{Environment, Observer, Progress};
 pub use facts::Facts;

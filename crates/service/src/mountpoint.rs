@@ -18,7 +18,7 @@ impl OpenPool {
     /// # Errors
     /// Errors of reading the datasets.
     pub fn mountpoints(&self) -> Result<Vec<(String, String)>> {
-        let dsl = self.dsl();
+        let dsl = self.parts().dsl();
         let mut found = Vec::new();
         let mut names = vec![dsl.name()];
         while let Some(name) = names.pop() {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Context, Error, ErrorKind, Result, Txg};
-use dsl::DslPool;
 use machine::{Holder, Patience};
 use nvpair::NvList;
 use phys::feature::Feature;
@@ -73,16 +72,8 @@ impl OpenPool {
         &self.pools
     }
 
-    /// Changes its datasets. After that its history gets the command of the session that has it open, when
-    /// that is closed.
-    ///
-    /// # Errors
-    /// `ReadOnly`; those of `change`.
-    pub fn change_datasets<T>(&self, change: impl FnOnce(&DslPool) -> Result<T>) -> Result<T> {
-        self.check_writable()?;
-        let outcome = change(self.dsl())?;
+    pub(crate) fn note_change(&self) {
         self.is_changed.store(true, Ordering::Relaxed);
-        Ok(outcome)
     }
 
     pub(crate) fn is_changed(&self) -> bool {

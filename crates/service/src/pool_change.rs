@@ -55,7 +55,7 @@ fn bootfs(pool: &Spa, name: &str) -> Result<u64> {
     if pool_of(name) != pool.name() {
         return Err(Error::invalid(format!("'{name}' is an invalid name")));
     }
-    let dataset = pool.dsl().dataset(name);
+    let dataset = pool.parts().dsl().dataset(name);
     let dataset = dataset.map_err(|_| Error::not_found("no such pool or dataset"))?;
     Ok(dataset.object().0)
 }

@@ -74,16 +74,16 @@ pub(crate) fn properties_of(pool: &OpenPool) -> Result<Item> {
 }
 
 pub(crate) fn freeing(pool: &Spa) -> Result<u64> {
-    let dir = pool.dsl().dir(&format!("{}/$FREE", pool.name()));
+    let dir = pool.parts().dsl().dir(&format!("{}/$FREE", pool.name()));
     Ok(dir.map(|dir| dir.fields().used_bytes).unwrap_or(0))
 }
 
 fn stored(pool: &Spa, set: &BTreeMap<String, PropValue>, desc: &'static PropDesc) -> Prop {
     match set.get(desc.name).cloned() {
         Some(PropValue::Number(n)) if desc.name == "bootfs" && n != 0 => {
-            let name = pool.dsl().dataset_of(ObjectId(n));
+            let name = pool.parts().dsl().dataset_of(ObjectId(n));
             let name = name
-                .and_then(|ds| pool.dsl().name_of(&ds))
+                .and_then(|ds| pool.parts().dsl().name_of(&ds))
                 .unwrap_or_default();
             Prop::new(desc.name, PropValue::Text(name), Source::Local)
         }

@@ -21,8 +21,8 @@ impl OpenPool {
     /// # Errors
     /// As [`spa::Spa::remove`]; errors of replaying.
     pub fn remove(&self, vdev: Guid) -> Result<()> {
-        for name in self.dsl().logs_to_replay()? {
-            drop(mount(self.dsl(), &name, false)?);
+        for name in self.parts().dsl().logs_to_replay()? {
+            drop(mount(self.parts().dsl(), &name, false)?);
         }
         Spa::remove(self, vdev)
     }

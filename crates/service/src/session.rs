@@ -125,7 +125,7 @@ impl Session {
         }
         let pool = self.pool(name.split(['/', '@']).next().unwrap_or(name))?;
         let readonly = self.access == Access::Read || pool.is_readonly();
-        let mount = mount(pool.dsl(), name, readonly).map_err(|e| match e.kind() {
+        let mount = mount(pool.parts().dsl(), name, readonly).map_err(|e| match e.kind() {
             ErrorKind::NotFound => {
                 let text = format!("cannot open '{name}': data set does not exist");
                 Error::new(e.kind(), text)

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use dmu::{Objset, TxGroups};
+use dsl::DslPool;
 use metaslab::Metaslabs;
 use phys::blkptr::DvaPhys;
 use vdev::VdevTree;
@@ -33,6 +34,12 @@ impl<'a> Parts<'a> {
     #[must_use]
     pub fn tree(self) -> &'a Arc<VdevTree> {
         &self.0.tree
+    }
+
+    /// The datasets.
+    #[must_use]
+    pub fn dsl(self) -> &'a Arc<DslPool> {
+        self.0.dsl()
     }
 
     /// The feature counts.

@@ -260,9 +260,7 @@ impl Spa {
         &self.inner.obstacles
     }
 
-    /// The datasets.
-    #[must_use]
-    pub fn dsl(&self) -> &Arc<DslPool> {
+    pub(crate) fn dsl(&self) -> &Arc<DslPool> {
         self.inner.dsl()
     }
 

@@ -64,7 +64,7 @@ impl Session {
     /// # Panics
     /// When it cannot be mounted.
     pub fn mount(&mut self, name: &str) -> &Mount {
-        let dsl = self.spa.dsl();
+        let dsl = self.spa.parts().dsl();
         self.mounts
             .entry(name.to_owned())
             .or_insert_with(|| mount(dsl, name, false).unwrap_or_else(|e| panic!("{name}: {e}")))
@@ -125,7 +125,7 @@ impl Filesystems {
     pub fn set_props(&self, session: &Session, name: &str, dice: &mut Dice) -> Result<()> {
         let props = any_props(dice).into_iter().filter(|_| dice.once_in(3));
         for (prop, value) in props.collect::<Vec<_>>() {
-            let dsl = session.spa.dsl();
+            let dsl = session.spa.parts().dsl();
             dsl.set_prop(name, prop, PropValue::Number(value))?;
         }
         Ok(())
@@ -142,7 +142,7 @@ impl Filesystems {
             return Ok(());
         }
         let full = format!("{name}@{snap}");
-        session.spa.dsl().snapshot(&[&full], Vec::new())?;
+        session.spa.parts().dsl().snapshot(&[&full], Vec::new())?;
         let mut fs = head.fs.clone();
         fs.forget_holds();
         head.snapshots.push((snap, fs));
@@ -159,7 +159,7 @@ impl Filesystems {
             return Ok(());
         };
         let (origin, clone) = (format!("{name}@{snap}"), self.fresh(&session.spa, "clone"));
-        let dsl = session.spa.dsl();
+        let dsl = session.spa.parts().dsl();
         dsl.clone_dataset(&clone, &origin, Vec::new())?;
         let head = Head {
             fs,
@@ -202,7 +202,7 @@ impl Filesystems {
         for full in &names {
             release(session, full)?;
         }
-        let outcome = session.spa.dsl().destroy_snapshots(&names, false);
+        let outcome = session.spa.parts().dsl().destroy_snapshots(&names, false);
         if names.iter().any(|full| self.has_clones(full)) {
             assert!(outcome.is_err(), "one of {names:?} has a clone");
             return Ok(());
@@ -223,7 +223,7 @@ impl Filesystems {
             return Ok(());
         };
         let full = format!("{name}@{snap}");
-        let dsl = session.spa.dsl();
+        let dsl = session.spa.parts().dsl();
         if dsl.holds(&dsl.dataset(&full)?)?.is_empty() {
             dsl.hold(&[&full], TAG)?;
         }
@@ -235,7 +235,7 @@ impl Filesystems {
     /// # Errors
     /// What the pool says.
     pub fn bookmark(&mut self, session: &Session, name: &str, dice: &mut Dice) -> Result<()> {
-        let dsl = session.spa.dsl();
+        let dsl = session.spa.parts().dsl();
         let ds = dsl.dataset(name)?;
         let there = dsl.bookmarks(&ds)?;
         if there.len() >= SNAPSHOTS_MAX {
@@ -267,15 +267,15 @@ impl Filesystems {
         let fs = fs.clone();
         let later = later_bookmarks(session, name, snap)?;
         if !later.is_empty() {
-            let outcome = session.spa.dsl().rollback(name, None, 0);
+            let outcome = session.spa.parts().dsl().rollback(name, None, 0);
             assert!(outcome.is_err(), "{name} has bookmarks after {snap}");
         }
         for bookmark in &later {
-            session.spa.dsl().destroy_bookmark(bookmark)?;
+            session.spa.parts().dsl().destroy_bookmark(bookmark)?;
         }
         head.fs.forget_holds();
         session.mounts.remove(name);
-        session.spa.dsl().rollback(name, None, 0)?;
+        session.spa.parts().dsl().rollback(name, None, 0)?;
         head.fs = fs;
         Ok(())
     }
@@ -291,7 +291,7 @@ impl Filesystems {
         session.mounts.remove(name);
         let head = self.head_mut(name);
         head.fs.forget_holds();
-        let outcome = session.spa.dsl().destroy_head(name);
+        let outcome = session.spa.parts().dsl().destroy_head(name);
         if head.snapshots.is_empty() {
             outcome?;
             self.heads.remove(name);
@@ -309,7 +309,7 @@ impl Filesystems {
         let Some(origin) = self.heads[name].origin.clone() else {
             return Ok(());
         };
-        session.spa.dsl().promote(name)?;
+        session.spa.parts().dsl().promote(name)?;
         let (parent, snap) = origin.split_once('@').expect("a snapshot");
         let old = self.head_mut(parent);
         let at = old.snapshots.iter().position(|(s, _)| s == snap);
@@ -338,7 +338,7 @@ impl Filesystems {
         let new = self.fresh(&session.spa, "renamed");
         session.mounts.remove(name);
         self.head_mut(name).fs.forget_holds();
-        session.spa.dsl().rename(name, &new)?;
+        session.spa.parts().dsl().rename(name, &new)?;
         let head = self.heads.remove(name).expect("it was picked from there");
         self.heads.insert(new.clone(), head);
         for head in self.heads.values_mut() {
@@ -382,7 +382,7 @@ impl Filesystems {
         for (name, head) in &self.heads {
             for (snap, fs) in &head.snapshots {
                 let full = format!("{name}@{snap}");
-                let there = mount(session.spa.dsl(), &full, true);
+                let there = mount(session.spa.parts().dsl(), &full, true);
                 compare(&there.unwrap_or_else(|e| panic!("{full}: {e}")), fs);
             }
         }
@@ -406,7 +406,7 @@ impl Filesystems {
 
 /// The bookmarks of snapshots after this one.
 fn later_bookmarks(session: &Session, name: &str, snap: &str) -> Result<Vec<String>> {
-    let dsl = session.spa.dsl();
+    let dsl = session.spa.parts().dsl();
     let created = dsl
         .dataset(&format!("{name}@{snap}"))?
         .fields()
@@ -422,7 +422,7 @@ fn later_bookmarks(session: &Session, name: &str, snap: &str) -> Result<Vec<Stri
 
 /// Releases a snapshot that is held, after an attempt to destroy it.
 fn release(session: &Session, snapshot: &str) -> Result<()> {
-    let dsl = session.spa.dsl();
+    let dsl = session.spa.parts().dsl();
     if dsl.holds(&dsl.dataset(snapshot)?)?.is_empty() {
         return Ok(());
     }

@@ -75,7 +75,7 @@ impl World {
         // Only blocks that are not compressed are written behind.
         let off = ("compression".to_owned(), PropValue::Number(2));
         let is_plain = self.heads.len().is_multiple_of(2);
-        spa.dsl().create_dataset(NewDataset {
+        spa.parts().dsl().create_dataset(NewDataset {
             name: name.clone(),
             type_: ObjsetType::Other,
             flags: 0,
@@ -87,7 +87,7 @@ impl World {
     }
 
     fn write(&mut self, spa: &Spa, name: &str, dice: &mut Dice) -> Result<()> {
-        let (objset, _ds) = objset(spa.dsl(), name)?;
+        let (objset, _ds) = objset(spa.parts().dsl(), name)?;
         let head = self.heads.get_mut(name).expect("it was picked from there");
         let ids: Vec<u64> = head.objects.keys().copied().collect();
         let shift = dice.below(18);
@@ -117,7 +117,7 @@ impl World {
 
     /// A new object, written sequentially from its beginning; like every step, in one transaction.
     fn stream(&mut self, spa: &Spa, name: &str, dice: &mut Dice) -> Result<()> {
-        let (objset, _ds) = objset(spa.dsl(), name)?;
+        let (objset, _ds) = objset(spa.parts().dsl(), name)?;
         let blksz = 4096u64 << dice.below(5);
         let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(blksz);
         let tx = spa.parts().groups().hold_open(16 * blksz)?;
@@ -134,7 +134,7 @@ impl World {
     }
 
     fn punch(&mut self, spa: &Spa, name: &str, dice: &mut Dice) -> Result<()> {
-        let (objset, _ds) = objset(spa.dsl(), name)?;
+        let (objset, _ds) = objset(spa.parts().dsl(), name)?;
         let head = self.heads.get_mut(name).expect("it was picked from there");
         let ids: Vec<u64> = head.objects.keys().copied().collect();
         let Some(id) = dice.pick(&ids) else {
@@ -156,7 +156,7 @@ impl World {
     }
 
     fn remove(&mut self, spa: &Spa, name: &str, dice: &mut Dice) -> Result<()> {
-        let (objset, _ds) = objset(spa.dsl(), name)?;
+        let (objset, _ds) = objset(spa.parts().dsl(), name)?;
         let head = self.heads.get_mut(name).expect("it was picked from there");
         let ids: Vec<u64> = head.objects.keys().copied().collect();
         let Some(id) = dice.pick(&ids) else {
@@ -170,7 +170,8 @@ impl World {
 
     fn snapshot(&mut self, spa: &Spa, name: &str) -> Result<()> {
         let snap = self.fresh("s");
-        spa.dsl()
+        spa.parts()
+            .dsl()
             .snapshot(&[&format!("{name}@{snap}")], Vec::new())?;
         let head = self.heads.get_mut(name).expect("it was picked from there");
         let objects = head.objects.clone();
@@ -184,7 +185,9 @@ impl World {
         };
         let origin = format!("{name}@{snap}");
         let clone = format!("{}/{}", spa.name(), self.fresh("clone"));
-        spa.dsl().clone_dataset(&clone, &origin, Vec::new())?;
+        spa.parts()
+            .dsl()
+            .clone_dataset(&clone, &origin, Vec::new())?;
         let head = Head {
             objects,
             snapshots: Vec::new(),
@@ -205,7 +208,7 @@ impl World {
             return Ok(());
         };
         let full = format!("{name}@{snap}");
-        let outcome = spa.dsl().destroy_snapshots(&[&full], false);
+        let outcome = spa.parts().dsl().destroy_snapshots(&[&full], false);
         if self.has_clones(&full) {
             assert!(outcome.is_err(), "{full} has a clone");
             return Ok(());
@@ -220,7 +223,7 @@ impl World {
         let Some((_, objects)) = self.heads[name].snapshots.last().cloned() else {
             return Ok(());
         };
-        spa.dsl().rollback(name, None, 0)?;
+        spa.parts().dsl().rollback(name, None, 0)?;
         self.heads
             .get_mut(name)
             .expect("it was picked from there")
@@ -230,11 +233,15 @@ impl World {
 
     fn destroy(&mut self, spa: &Spa, name: &str) -> Result<()> {
         if !self.heads[name].snapshots.is_empty() {
-            let refused = spa.dsl().destroy_head(name).expect_err("it has snapshots");
+            let refused = spa
+                .parts()
+                .dsl()
+                .destroy_head(name)
+                .expect_err("it has snapshots");
             assert_ne!(refused.kind(), ErrorKind::Suspended, "{refused}");
             return Ok(());
         }
-        spa.dsl().destroy_head(name)?;
+        spa.parts().dsl().destroy_head(name)?;
         self.heads.remove(name);
         Ok(())
     }

@@ -189,7 +189,7 @@ pub fn create_fs(spa: &Spa, name: &str, props: &[(&str, u64)]) -> Result<()> {
     let props = props
         .iter()
         .map(|(n, v)| ((*n).to_owned(), phys::PropValue::Number(*v)));
-    spa.dsl().create_dataset(dsl::NewDataset {
+    spa.parts().dsl().create_dataset(dsl::NewDataset {
         name: name.into(),
         type_: phys::ObjsetType::Zfs,
         flags: 0,
@@ -256,7 +256,9 @@ pub fn in_mos(
 ) {
     let mos = spa.parts().mos().clone();
     let tx = spa.parts().groups().hold_open(0).unwrap();
-    spa.dsl().queue_task(&tx, move |_, tx| change(&mos, tx));
+    spa.parts()
+        .dsl()
+        .queue_task(&tx, move |_, tx| change(&mos, tx));
     drop(tx);
     spa.sync().unwrap();
 }
@@ -308,7 +310,7 @@ fn assert_report(report: &check::Report) {
 /// # Panics
 /// When that fails.
 pub fn write_file(spa: &Spa, dataset: &str, name: &str, bytes: &[u8]) {
-    let fs = mount(spa.dsl(), dataset, false).unwrap();
+    let fs = mount(spa.parts().dsl(), dataset, false).unwrap();
     let create = Create {
         mode: 0o644,
         uid: 0,

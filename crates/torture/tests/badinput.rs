@@ -49,7 +49,7 @@ fn new_pool(name: &str, layout: Layout, disks: &[Arc<dyn Provider>]) -> Spa {
 }
 
 fn fs_of(spa: &Spa, readonly: bool) -> Mount {
-    mount(spa.dsl(), &format!("{}/fs", spa.name()), readonly).unwrap()
+    mount(spa.parts().dsl(), &format!("{}/fs", spa.name()), readonly).unwrap()
 }
 
 fn create(fs: &Filesystem, name: &str) -> Result<ObjectId> {
@@ -476,16 +476,20 @@ fn a_pool_full_of_snapshots_can_be_emptied() {
     let mut snapshots: Vec<String> = Vec::new();
     let error = (0..1000).find_map(|i| {
         let name = format!("tank/fs@s{i}");
-        let outcome = spa.dsl().snapshot(&[&name], Vec::new()).and_then(|_| {
-            snapshots.push(name);
-            fs.write(id, 0, &noise(i + 1000, 4_000_000))
-        });
+        let outcome = spa
+            .parts()
+            .dsl()
+            .snapshot(&[&name], Vec::new())
+            .and_then(|_| {
+                snapshots.push(name);
+                fs.write(id, 0, &noise(i + 1000, 4_000_000))
+            });
         outcome.err()
     });
     let error = error.expect("the pool gets full");
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
     let names: Vec<&str> = snapshots.iter().map(String::as_str).collect();
-    spa.dsl().destroy_snapshots(&names, false).unwrap();
+    spa.parts().dsl().destroy_snapshots(&names, false).unwrap();
     spa.sync().unwrap();
     spa.sync().unwrap();
     add(&fs, &mut files, "room-again", 20_000_000).unwrap();

@@ -59,7 +59,7 @@ fn change(act: impl Fn(&zpl::mount::Mount, ObjectId) -> Result<()> + Send) -> Re
     let devices = sparse_bomb(false);
     soon(move || {
         let spa = pool::open(&devices, false)?;
-        let fs = mount(spa.dsl(), "tank/fs", false)?;
+        let fs = mount(spa.parts().dsl(), "tank/fs", false)?;
         let file = fs.lookup(fs.root(), b"sparse")?;
         let acted = act(&fs, file.id);
         drop(fs);
@@ -74,7 +74,7 @@ fn data_is_not_looked_for_without_end() {
     let devices = sparse_bomb(true);
     assert_met(soon(move || {
         let spa = pool::open(&devices, true)?;
-        let fs = mount(spa.dsl(), "tank/fs", true)?;
+        let fs = mount(spa.parts().dsl(), "tank/fs", true)?;
         let file = fs.lookup(fs.root(), b"sparse")?;
         fs.seek_data(file.id, 0)
     }));
@@ -104,11 +104,11 @@ fn a_dataset_with_a_bomb_stays_on_the_list_of_what_is_to_be_freed() {
     let devices = sparse_bomb(false);
     soon(move || {
         let spa = pool::open(&devices, false).unwrap();
-        let destroyed = spa.dsl().destroy_head("tank/fs");
+        let destroyed = spa.parts().dsl().destroy_head("tank/fs");
         let synced = (0..3).try_for_each(|_| spa.sync().map(|_| ()));
         // Freeing the same block twice may be detected first.
         if destroyed.and(synced).is_ok() {
-            assert!(spa.dsl().is_freeing());
+            assert!(spa.parts().dsl().is_freeing());
         }
         drop(spa.close());
     });
@@ -123,8 +123,8 @@ fn objects_are_not_listed_without_end() {
     let devices = edit.finish();
     soon(move || {
         let spa = pool::open(&devices, true).unwrap();
-        for name in spa.dsl().descendants("tank").unwrap() {
-            let objset = spa.dsl().dataset(&name).and_then(|ds| ds.objset());
+        for name in spa.parts().dsl().descendants("tank").unwrap() {
+            let objset = spa.parts().dsl().dataset(&name).and_then(|ds| ds.objset());
             let Ok(objset) = objset else { continue };
             let (mut at, mut walk) = (ObjectId(0), dmu::ObjectWalk::default());
             let end = loop {

@@ -44,11 +44,11 @@ impl Target {
     }
 
     fn dataset(&self, name: &str) -> ObjectId {
-        self.spa.dsl().dataset(name).unwrap().object()
+        self.spa.parts().dsl().dataset(name).unwrap().object()
     }
 
     fn dir(&self, name: &str) -> ObjectId {
-        self.spa.dsl().dir(name).unwrap().object()
+        self.spa.parts().dsl().dir(name).unwrap().object()
     }
 
     fn entry(&self, name: &str) -> ObjectId {
@@ -87,7 +87,7 @@ fn edit_again(devices: &[Arc<dyn Provider>]) -> Vec<Arc<dyn Provider>> {
 /// What `zfs list -r` reads: everything about all datasets.
 fn list(devices: &[Arc<dyn Provider>]) -> Result<()> {
     let spa = pool::open(devices, true)?;
-    let dsl = spa.dsl();
+    let dsl = spa.parts().dsl();
     for head in dsl.descendants("tank")? {
         let ds = dsl.dataset(&head)?;
         dsl.stats(&ds)?;
@@ -138,6 +138,7 @@ fn directories_that_contain_each_other_are_refused() {
     // A directory whose children are those of its parent.
     let children = target
         .spa
+        .parts()
         .dsl()
         .dir("tank")
         .unwrap()
@@ -153,7 +154,7 @@ fn a_clone_of_its_own_snapshot_is_refused() {
     let (clone, own) = (target.dir("tank/clone"), target.dataset("tank/clone@d"));
     let devices = target.damaged(|edit| edit.set_mos_bonus(clone, DD_ORIGIN_OBJ, own.0));
     let spa = pool::open(&devices, true).unwrap();
-    let dsl = spa.dsl();
+    let dsl = spa.parts().dsl();
     let of = |name| dsl.dataset(name).unwrap();
     let written = dsl.space_written(&of("tank/fs@a"), &of("tank/clone@d"));
     assert_corrupt(written.map(|_| ()), "branched off at");
@@ -171,7 +172,7 @@ fn a_list_of_blocks_that_contains_itself_is_refused() {
     };
     let iterate = |devices: &[Arc<dyn Provider>]| {
         let spa = pool::open(devices, true).unwrap();
-        let list = Bpobj::open(spa.dsl().mos(), list).unwrap();
+        let list = Bpobj::open(spa.parts().dsl().mos(), list).unwrap();
         list.iterate(&mut |_, _| Ok(()))
     };
     let devices = target.damaged(with_subobjs);
@@ -219,7 +220,7 @@ fn numbers_that_no_sum_can_hold_are_refused() {
     for number in [1 << 63, i64::MAX as u64] {
         let devices = target.damaged(|edit| edit.set_mos_bonus(blocks, BPO_BYTES, number));
         let spa = pool::open(&devices, true).unwrap();
-        let opened = Bpobj::open(spa.dsl().mos(), blocks);
+        let opened = Bpobj::open(spa.parts().dsl().mos(), blocks);
         assert_corrupt(opened.map(|_| ()), "bpo_bytes is");
     }
 }
@@ -253,6 +254,7 @@ fn a_space_map_that_has_less_than_is_freed_suspends_the_pool() {
     // The first txg frees what the one before had deferred.
     let error = match pool::open(&devices, false) {
         Ok(spa) => spa
+            .parts()
             .dsl()
             .destroy_head("tank/fs")
             .and_then(|()| spa.sync().map(|_| ()))

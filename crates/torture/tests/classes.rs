@@ -60,11 +60,11 @@ fn blocks_go_to_the_devices_of_their_class() {
         ("compression", COMPRESSION_LZ4),
     ];
     pool::create_fs(&spa, "tank/lz4", &lz4).unwrap();
-    let fs = mount(spa.dsl(), "tank/plain", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/plain", false).unwrap();
     write(&fs, "large", &dice.bytes(MIB as usize));
     write(&fs, "small", &dice.bytes(8 << 10));
     write(&fs, "larger", &dice.bytes((8 << 10) + 512));
-    let packed = mount(spa.dsl(), "tank/lz4", false).unwrap();
+    let packed = mount(spa.parts().dsl(), "tank/lz4", false).unwrap();
     write(
         &packed,
         "zeros-and-ones",
@@ -106,7 +106,7 @@ fn small_blocks_stop_where_the_reserve_for_metadata_begins() {
         ("compression", COMPRESSION_OFF),
     ];
     pool::create_fs(&spa, "tank/fs", &props).unwrap();
-    let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
     let space = spa.vdev_space(SPECIAL).unwrap().space;
     let mut dice = Dice::new(2);
     let mut blocks = 0;
@@ -160,7 +160,7 @@ fn a_pool_gets_special_and_log_devices_later() {
     .unwrap();
     assert_eq!(spa.parts().features().count(ALLOCATION_CLASSES), Some(1));
     let use_it = |spa: &Spa, name: &str| {
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         write(&fs, name, &Dice::new(3).bytes(MIB as usize));
         spa.sync().unwrap();
         assert_eq!(vdev_of(&fs, name, 0, 0), NORMAL);
@@ -216,7 +216,7 @@ fn sim_a_lost_log_device_is_given_up_on_request_only() {
         let disks: Vec<Arc<PowerCut>> = (0..4).map(disk).collect();
         let providers: Vec<Arc<dyn Provider>> = disks.iter().map(|d| d.clone() as _).collect();
         let spa = create(&providers);
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         write(&fs, "f", b"synced");
         spa.sync().unwrap();
         let file = fs.resolve("f").unwrap();
@@ -236,7 +236,7 @@ fn sim_a_lost_log_device_is_given_up_on_request_only() {
         assert_eq!(error.kind(), ErrorKind::Io);
         assert!(error.to_string().contains("intent log"), "{error}");
         let spa = import(&images[..3], true).unwrap();
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         let read = |fs: &Mount| {
             let mut bytes = [0; 6];
             fs.read(file, 0, &mut bytes).unwrap();
@@ -252,7 +252,7 @@ fn sim_a_lost_log_device_is_given_up_on_request_only() {
         drop(spa);
         // The log device comes back, with a log that nobody knows of any more.
         let spa = import(&images, false).unwrap();
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         assert_eq!(&read(&fs), b"newest");
         fs.fsync(file).unwrap();
         spa.sync().unwrap();

@@ -17,14 +17,14 @@ const RECORD_BYTES: u64 = 4096;
 const SHARED: u64 = 8;
 
 fn remove(spa: &Spa, name: &str) {
-    let fs = mount(spa.dsl(), "tank", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
     fs.unlink(fs.root(), name.as_bytes()).unwrap();
     drop(fs);
     spa.sync().unwrap();
 }
 
 fn read(spa: &Spa, name: &str) -> Option<Vec<u8>> {
-    let fs = mount(spa.dsl(), "tank", true).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", true).unwrap();
     let mut bytes = vec![0; (SHARED * RECORD_BYTES) as usize];
     let file = fs.resolve(name).ok()?;
     let length = fs.read(file, 0, &mut bytes).unwrap();
@@ -76,7 +76,7 @@ fn who_writes_has_a_copy_of_its_own() {
     let devices = [golden(NAME)];
     let spa = pool::open(&devices, false).unwrap();
     let before = read(&spa, "one").unwrap();
-    let fs = mount(spa.dsl(), "tank", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
     let two = fs.resolve("two").unwrap();
     fs.write(two, 3 * RECORD_BYTES, &[7; RECORD_BYTES as usize])
         .unwrap();
@@ -89,12 +89,15 @@ fn who_writes_has_a_copy_of_its_own() {
     assert_eq!(read(&spa, "two").unwrap(), after);
     pool::assert_clean(&spa);
     // A snapshot keeps the blocks it refers to.
-    spa.dsl().snapshot(&["tank@s"], Vec::new()).unwrap();
+    spa.parts().dsl().snapshot(&["tank@s"], Vec::new()).unwrap();
     remove(&spa, "one");
     remove(&spa, "two");
     assert_eq!(spa.cloned(), records(SHARED - 1));
     pool::assert_clean(&spa);
-    spa.dsl().destroy_snapshots(&["tank@s"], false).unwrap();
+    spa.parts()
+        .dsl()
+        .destroy_snapshots(&["tank@s"], false)
+        .unwrap();
     spa.sync().unwrap();
     spa.sync().unwrap();
     assert_eq!(spa.cloned(), (0, 0));

@@ -47,9 +47,9 @@ fn run(layout: Layout, ashift: u32, seed: u64, rounds: usize, steps: usize) {
             let outcome = world.step(&spa, &mut dice);
             outcome.unwrap_or_else(|e| panic!("round {round}, step {step}: {e}"));
         }
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         spa.sync().unwrap();
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         pool::assert_clean(&spa);
         spa.export().unwrap();
         drop((spa, disks));

@@ -42,14 +42,14 @@ fn entries(spa: &Spa) -> Vec<u64> {
 }
 
 fn remove(spa: &Spa, name: &str) {
-    let fs = mount(spa.dsl(), "tank", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
     fs.unlink(fs.root(), name.as_bytes()).unwrap();
     drop(fs);
     spa.sync().unwrap();
 }
 
 fn read(spa: &Spa, name: &str) -> Option<Vec<u8>> {
-    let fs = mount(spa.dsl(), "tank", true).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", true).unwrap();
     let mut bytes = vec![0; SHARED as usize * RECORD_BYTES];
     let file = fs.resolve(name).ok()?;
     let length = fs.read(file, 0, &mut bytes).unwrap();
@@ -99,7 +99,7 @@ fn who_writes_has_a_copy_of_its_own() {
     let devices = [golden(NAME)];
     let spa = pool::open(&devices, false).unwrap();
     let before = read(&spa, "one").unwrap();
-    let fs = mount(spa.dsl(), "tank", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
     let two = fs.resolve("two").unwrap();
     fs.write(two, 3 * RECORD_BYTES as u64, &[7; RECORD_BYTES])
         .unwrap();

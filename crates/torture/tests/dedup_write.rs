@@ -78,7 +78,7 @@ impl Bench {
     }
 
     fn mount(&mut self, name: &str) -> &Mount {
-        let dsl = self.spa.dsl();
+        let dsl = self.spa.parts().dsl();
         let there = self.mounts.entry(name.to_owned());
         there.or_insert_with(|| mount(dsl, name, false).unwrap())
     }
@@ -134,6 +134,7 @@ impl Model {
             76..83 => {
                 let snap = self.fresh("s");
                 at.spa
+                    .parts()
                     .dsl()
                     .snapshot(&[&format!("{name}@{snap}")], Vec::new())
                     .unwrap();
@@ -145,7 +146,11 @@ impl Model {
             92..94 => self.destroy(at, &name),
             94..97 => {
                 let dedup = PropValue::Number(*dice.pick(&DEDUPS).unwrap());
-                at.spa.dsl().set_prop(&name, "dedup", dedup).unwrap();
+                at.spa
+                    .parts()
+                    .dsl()
+                    .set_prop(&name, "dedup", dedup)
+                    .unwrap();
             }
             _ => at.spa.sync().map(|_| ()).unwrap(),
         }
@@ -226,6 +231,7 @@ impl Model {
             PropValue::Number(*dice.pick(&DEDUPS).unwrap()),
         );
         at.spa
+            .parts()
             .dsl()
             .clone_dataset(&clone, &origin, vec![dedup])
             .unwrap();
@@ -250,33 +256,37 @@ impl Model {
         {
             return;
         }
-        at.spa.dsl().destroy_snapshots(&[&full], false).unwrap();
+        at.spa
+            .parts()
+            .dsl()
+            .destroy_snapshots(&[&full], false)
+            .unwrap();
         self.heads.get_mut(name).unwrap().snapshots.remove(&snap);
     }
 
     fn destroy(&mut self, at: &mut Bench, name: &str) {
         if self.heads[name].snapshots.is_empty() {
             at.mounts.remove(name);
-            at.spa.dsl().destroy_head(name).unwrap();
+            at.spa.parts().dsl().destroy_head(name).unwrap();
             self.heads.remove(name);
         }
     }
 
     /// What differs from what the pool holds.
     fn difference(&self, spa: &Spa) -> Option<String> {
-        let heads = spa.dsl().children("tank").unwrap();
+        let heads = spa.parts().dsl().children("tank").unwrap();
         if heads.len() != self.heads.len() {
             return Some(format!("the heads are {heads:?}"));
         }
         for (name, head) in &self.heads {
-            let of = |head| spa.dsl().snapshots(&head).unwrap().len();
-            if spa.dsl().dataset(name).map(of).ok() != Some(head.snapshots.len()) {
+            let of = |head| spa.parts().dsl().snapshots(&head).unwrap().len();
+            if spa.parts().dsl().dataset(name).map(of).ok() != Some(head.snapshots.len()) {
                 return Some(format!("snapshots of {name}"));
             }
             let snapshots = head.snapshots.iter();
             let snapshots = snapshots.map(|(snap, files)| (format!("{name}@{snap}"), files));
             for (full, files) in std::iter::once((name.clone(), &head.files)).chain(snapshots) {
-                let Ok(fs) = mount(spa.dsl(), &full, true) else {
+                let Ok(fs) = mount(spa.parts().dsl(), &full, true) else {
                     return Some(format!("{full} is missing"));
                 };
                 if let Some(what) = difference(&fs, files) {
@@ -362,8 +372,14 @@ fn found(spa: &Spa, model: &Model) -> Counts {
     for (name, head) in &model.heads {
         let snapshots = head.snapshots.keys().map(|snap| format!("{name}@{snap}"));
         for full in std::iter::once(name.clone()).chain(snapshots) {
-            let since = Txg(spa.dsl().dataset(&full).unwrap().fields().prev_snap_txg);
-            let fs = mount(spa.dsl(), &full, true).unwrap();
+            let since = Txg(spa
+                .parts()
+                .dsl()
+                .dataset(&full)
+                .unwrap()
+                .fields()
+                .prev_snap_txg);
+            let fs = mount(spa.parts().dsl(), &full, true).unwrap();
             for entry in fs.list(fs.root()).unwrap() {
                 let dnode = fs.objset().hold(entry.id).unwrap();
                 for blkid in 0..=dnode.maxblkid().0 {
@@ -509,7 +525,7 @@ fn new_pool(tables: Tables, folder: &Path, layout: Layout, props: &[(&str, u64)]
 }
 
 fn put(spa: &Spa, name: &str, bytes: &[u8]) {
-    let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
     let id = match fs.resolve(name) {
         Ok(id) => id,
         Err(_) => {
@@ -522,7 +538,7 @@ fn put(spa: &Spa, name: &str, bytes: &[u8]) {
 }
 
 fn first_block(spa: &Spa, name: &str) -> BlkPtrPhys {
-    let fs = mount(spa.dsl(), "tank/fs", true).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/fs", true).unwrap();
     let dnode = fs.objset().hold(fs.resolve(name).unwrap()).unwrap();
     dnode.block_pointer(0, BlkId(0)).unwrap()
 }
@@ -556,7 +572,8 @@ fn what_is_deduplicated(tables: Tables) {
     assert_eq!((three.dva, three.physical_birth()), (one.dva, written));
     assert!(three.birth() > written);
     // More copies are another block.
-    spa.dsl()
+    spa.parts()
+        .dsl()
         .set_prop("tank/fs", "copies", PropValue::Number(2))
         .unwrap();
     put(&spa, "four", &record(1));
@@ -597,7 +614,7 @@ fn the_last_pointer_goes_while_the_block_is_written_again() {
     put(&spa, "one", &record(1));
     spa.sync().unwrap();
     let before = first_block(&spa, "one");
-    let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
     let two = fs
         .create_file(fs.root(), b"two", &Create::default())
         .unwrap()
@@ -655,7 +672,7 @@ fn verify_compares_the_bytes() {
         assert_eq!(two.is_dedup(), is_weak);
         assert_eq!(two.dva == three.dva, is_weak);
         assert_eq!(two.checksum(), ChecksumType::Sha256.raw());
-        let fs = mount(spa.dsl(), "tank/fs", true).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank/fs", true).unwrap();
         let mut bytes = [0; RECORD];
         fs.read(fs.resolve("two").unwrap(), 0, &mut bytes).unwrap();
         assert!(bytes[..] == record(1));
@@ -778,7 +795,7 @@ fn logs_of_openzfs_are_flushed() {
     drop((tables, spa));
     let spa = pool::open(&devices, false).unwrap();
     let line = |n: usize| format!("{n:<LINE$}").into_bytes();
-    let fs = mount(spa.dsl(), "tank", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
     let mut bytes = vec![0; LINE];
     for (name, at, n) in [
         ("one", 7, 8),
@@ -843,7 +860,7 @@ fn what_is_pruned_is_owned() {
     spa.sync().unwrap();
     let again = first_block(&spa, "again");
     assert!(again.is_dedup() && again.dva != before.dva);
-    let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
     for n in 20..30 {
         let name = format!("file{n}");
         fs.unlink(fs.root(), name.as_bytes()).unwrap();

@@ -10,7 +10,7 @@ use zpl::{Create, SetAttr};
 
 /// Space and number of files by owner in a dataset.
 fn used(spa: &Spa, name: &str, table: u64) -> Vec<(u64, u64, u64)> {
-    let objset = spa.dsl().dataset(name).unwrap().objset().unwrap();
+    let objset = spa.parts().dsl().dataset(name).unwrap().objset().unwrap();
     let all = zpl::space_by_owner(&objset, base::ObjectId(table)).unwrap();
     all.iter().map(|u| (u.id, u.bytes, u.objects)).collect()
 }
@@ -27,7 +27,7 @@ fn a_pool_with_the_defaults_of_openzfs_is_written_to() {
     assert_eq!(used(&spa, "tank/d", USERUSED_OBJECT), users);
     pool::assert_clean(&spa);
 
-    let fs = mount(spa.dsl(), "tank/d", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/d", false).unwrap();
     let folder = fs.resolve("p").unwrap();
     let one = fs.create_file(folder, b"one", &Create::default()).unwrap();
     assert_eq!(one.projid, 7, "the folder hands its project on");
@@ -52,8 +52,8 @@ fn a_pool_with_the_defaults_of_openzfs_is_written_to() {
         .sum();
     assert_eq!(by_user, projects[0].1 + projects[1].1);
     pool::create_fs(&spa, "tank/new", &[]).unwrap();
-    spa.dsl().promote("tank/c").unwrap();
-    spa.dsl().destroy_head("tank/d").unwrap();
+    spa.parts().dsl().promote("tank/c").unwrap();
+    spa.parts().dsl().destroy_head("tank/d").unwrap();
     spa.export().unwrap();
     drop(spa);
     let spa = pool::open(&devices, false).unwrap();

@@ -23,7 +23,7 @@ const POOLS: [(&str, &str, usize, u32); 3] = [
 ];
 
 fn file(spa: &Spa, dataset: &str, name: &str) -> Vec<u8> {
-    let fs = mount(spa.dsl(), dataset, true).unwrap();
+    let fs = mount(spa.parts().dsl(), dataset, true).unwrap();
     let file = fs.resolve(name).unwrap();
     let mut bytes = vec![0; 1 << 20];
     let length = fs.read(file, 0, &mut bytes).unwrap();
@@ -154,7 +154,7 @@ fn sim_distributed_spares_take_over_are_read_through_and_given_back() {
                 assert_eq!(spares(&spa)[n].2, SpareUser::This);
                 let again = spa.attach_distributed(find(&spa, "/disk4").guid(), guid);
                 assert_eq!(again.unwrap_err().kind(), ErrorKind::Busy);
-                world.compare(spa.dsl()).unwrap();
+                world.compare(spa.parts().dsl()).unwrap();
                 pool::assert_clean(&spa);
             }
             // As many others may be lost as if nothing had happened.
@@ -170,7 +170,7 @@ fn sim_distributed_spares_take_over_are_read_through_and_given_back() {
                     .map(|n| disks[n].clone())
                     .collect();
                 let spa = pool::open(&left, true).unwrap();
-                world.compare(spa.dsl()).unwrap();
+                world.compare(spa.parts().dsl()).unwrap();
             }
             // The first device comes back: its spare is free again.
             spa = pool::open(&disks, false).unwrap();
@@ -179,7 +179,7 @@ fn sim_distributed_spares_take_over_are_read_through_and_given_back() {
             let spare = find(&spa, &name);
             spa.detach(spare.guid()).unwrap();
             assert_eq!(spares(&spa)[0], (name.clone(), guid, SpareUser::None));
-            world.compare(spa.dsl()).unwrap();
+            world.compare(spa.parts().dsl()).unwrap();
             pool::assert_clean(&spa);
             // It takes over for good, and stays a spare until another device replaces it.
             let old = find(&spa, "/disk0");
@@ -191,7 +191,7 @@ fn sim_distributed_spares_take_over_are_read_through_and_given_back() {
             let top = spa.parts().tree().tops()[0].clone();
             assert!(matches!(top.children()[0].kind(), VdevKind::DraidSpare(_)));
             steps(&spa, &mut world, &mut dice, 30);
-            world.compare(spa.dsl()).unwrap();
+            world.compare(spa.parts().dsl()).unwrap();
             let new: Arc<dyn Provider> = Arc::new(ram::Memory::new("/new", 192 << 20));
             let device = NewDevice {
                 kind: VdevKind::Disk,
@@ -203,11 +203,11 @@ fn sim_distributed_spares_take_over_are_read_through_and_given_back() {
                 .unwrap();
             finish(&spa);
             assert_eq!(spares(&spa)[0], (name, guid, SpareUser::None));
-            world.compare(spa.dsl()).unwrap();
+            world.compare(spa.parts().dsl()).unwrap();
             pool::assert_clean(&spa);
             let disks = [&disks[1..], &[new]].concat();
             let spa = reopened(spa, &disks);
-            world.compare(spa.dsl()).unwrap();
+            world.compare(spa.parts().dsl()).unwrap();
             pool::assert_clean(&spa);
         });
     }
@@ -255,12 +255,12 @@ fn sim_a_distributed_spare_is_taken_for_a_device_that_is_gone() {
             assert_eq!(taken, gone);
             finish(&spa);
             steps(&spa, &mut world, &mut dice, 30);
-            world.compare(spa.dsl()).unwrap();
+            world.compare(spa.parts().dsl()).unwrap();
             pool::assert_clean(&spa);
             spa.export().unwrap();
         }
         // Without a third one everything is there as well.
         let spa = pool::open(&disks[3..], true).unwrap();
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
     });
 }

@@ -18,7 +18,7 @@ use zpl::Create;
 use zpl::mount::mount;
 
 fn object(spa: &Spa, name: &str) -> u64 {
-    spa.dsl().dataset(name).unwrap().object().0
+    spa.parts().dsl().dataset(name).unwrap().object().0
 }
 
 /// The names of the entries in the log of a head; `None` if it has no log.
@@ -40,9 +40,19 @@ fn errors_follow_a_promotion_and_go_with_their_head() {
     let spa = pool::create("tank", Layout::Stripe, 9, &[disk], root).unwrap();
     pool::create_fs(&spa, "tank/a", &[]).unwrap();
     spa.sync().unwrap();
-    spa.dsl().snapshot(&["tank/a@s"], Vec::new()).unwrap();
-    let branch = spa.dsl().dataset("tank/a@s").unwrap().fields().creation_txg;
-    spa.dsl()
+    spa.parts()
+        .dsl()
+        .snapshot(&["tank/a@s"], Vec::new())
+        .unwrap();
+    let branch = spa
+        .parts()
+        .dsl()
+        .dataset("tank/a@s")
+        .unwrap()
+        .fields()
+        .creation_txg;
+    spa.parts()
+        .dsl()
         .clone_dataset("tank/b", "tank/a@s", Vec::new())
         .unwrap();
     let (a, b) = (object(&spa, "tank/a"), object(&spa, "tank/b"));
@@ -60,10 +70,10 @@ fn errors_follow_a_promotion_and_go_with_their_head() {
         }
         Ok(())
     });
-    spa.dsl().promote("tank/b").unwrap();
+    spa.parts().dsl().promote("tank/b").unwrap();
     assert_eq!(logged(&spa, a), Some(vec![new]));
     assert_eq!(logged(&spa, b), Some(vec![old]));
-    spa.dsl().destroy_head("tank/a").unwrap();
+    spa.parts().dsl().destroy_head("tank/a").unwrap();
     assert_eq!(logged(&spa, a), None);
     assert_eq!(logged(&spa, b).unwrap().len(), 1);
     pool::assert_clean(&spa);
@@ -106,7 +116,7 @@ fn pool_without_feature(disk: &Arc<dyn Provider>) -> Spa {
 
 /// Writes a file of one block.
 fn write(spa: &Spa, dataset: &str, name: &str, byte: u8) {
-    let fs = mount(spa.dsl(), dataset, false).unwrap();
+    let fs = mount(spa.parts().dsl(), dataset, false).unwrap();
     let id = fs.resolve(name).or_else(|_| {
         let made = fs.create_file(fs.root(), name.as_bytes(), &Create::default());
         made.map(|attr| attr.id)
@@ -117,7 +127,7 @@ fn write(spa: &Spa, dataset: &str, name: &str, byte: u8) {
 
 /// Damages the only block of a file; a second call repairs it.
 fn toggle_damage(spa: &Spa, disk: &Arc<dyn Provider>, dataset: &str, name: &str) -> ObjectId {
-    let fs = mount(spa.dsl(), dataset, true).unwrap();
+    let fs = mount(spa.parts().dsl(), dataset, true).unwrap();
     let id = fs.resolve(name).unwrap();
     let at = pool::places(&fs, name)[0].start;
     let mut bytes = vec![0; 512];
@@ -152,11 +162,18 @@ fn all_that_share_a_damaged_block_are_named_until_it_is_good_again() {
     let disk = disk();
     let spa = new_pool(&disk);
     write(&spa, "tank/a", "file", 1);
-    spa.dsl().snapshot(&["tank/a@s"], Vec::new()).unwrap();
-    spa.dsl()
+    spa.parts()
+        .dsl()
+        .snapshot(&["tank/a@s"], Vec::new())
+        .unwrap();
+    spa.parts()
+        .dsl()
         .clone_dataset("tank/b", "tank/a@s", Vec::new())
         .unwrap();
-    spa.dsl().snapshot(&["tank/b@t"], Vec::new()).unwrap();
+    spa.parts()
+        .dsl()
+        .snapshot(&["tank/b@t"], Vec::new())
+        .unwrap();
     let id = toggle_damage(&spa, &disk, "tank/a", "file");
     scrub(&spa);
     let all = ["tank/a", "tank/a@s", "tank/b", "tank/b@t"];
@@ -164,12 +181,15 @@ fn all_that_share_a_damaged_block_are_named_until_it_is_good_again() {
     write(&spa, "tank/a", "file", 2);
     assert_damaged(&spa, id, &all[1..]);
     // A younger snapshot has the good block.
-    spa.dsl().snapshot(&["tank/a@u"], Vec::new()).unwrap();
+    spa.parts()
+        .dsl()
+        .snapshot(&["tank/a@u"], Vec::new())
+        .unwrap();
     spa.export().unwrap();
     drop(spa);
     let spa = open(&disk, false);
     assert_damaged(&spa, id, &all[1..]);
-    spa.dsl().promote("tank/b").unwrap();
+    spa.parts().dsl().promote("tank/b").unwrap();
     assert_damaged(&spa, id, &["tank/b@s", "tank/b", "tank/b@t"]);
     toggle_damage(&spa, &disk, "tank/b", "file");
     scrub(&spa);
@@ -192,7 +212,7 @@ fn what_is_met_without_a_scan_is_logged() {
     spa.export().unwrap();
     drop(spa);
     let read = |spa: &Spa| {
-        let fs = mount(spa.dsl(), "tank/a", true).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank/a", true).unwrap();
         fs.read(id, 0, &mut [0; 4096]).unwrap_err();
     };
     // A read-only pool reports the errors it met, but stores none.
@@ -232,7 +252,7 @@ fn a_log_without_births_is_converted_when_the_feature_is_enabled() {
             .unwrap()
             .is_some()
     );
-    let fs = mount(spa.dsl(), "tank/a", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/a", false).unwrap();
     fs.unlink(fs.root(), b"gone").unwrap();
     drop(fs);
     spa.sync().unwrap();

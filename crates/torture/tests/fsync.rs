@@ -69,7 +69,7 @@ fn record(seed: u64, (layout, count): (Layout, usize)) -> Recording {
     disks.iter().for_each(|disk| disk.forget());
     let first = supply.commands();
     let (mut versions, mut fsyncs) = (Versions::new(), Vec::new());
-    let fs = mount(spa.dsl(), "tank", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
     for at in 0..150 {
         let file = step(&fs, &mut versions, &mut dice, at);
         if dice.once_in(3) {
@@ -97,7 +97,7 @@ impl Recording {
         let image = |disk: &Arc<PowerCut>| Arc::new(disk.image_after(n, seed)) as Arc<dyn Provider>;
         let images: Vec<Arc<dyn Provider>> = self.disks.iter().map(image).collect();
         let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
-        let fs = mount(spa.dsl(), "tank", false).map_err(|e| format!("mount: {e}"))?;
+        let fs = mount(spa.parts().dsl(), "tank", false).map_err(|e| format!("mount: {e}"))?;
         for (file, versions) in &self.versions {
             let known = self
                 .fsyncs
@@ -177,7 +177,7 @@ fn sim_an_fsync_flushes_the_disk_with_the_log_and_no_other() {
         let disks: Vec<Arc<dyn Provider>> = (0..3).map(|i| Arc::new(disk(i)) as _).collect();
         let root = init(NewFilesystem::default(), true);
         let spa = pool::create("tank", Layout::Stripe, 9, &disks, root).unwrap();
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         let file = fs.create_file(fs.root(), b"f", &Create::default()).unwrap();
         // The first fsync needs a txg, to start the log chain.
         fs.fsync(file.id).unwrap();
@@ -222,7 +222,7 @@ fn pool_on_one_disk() -> (Arc<PowerCut>, Spa) {
 fn keep_xattrs_in_directories(spa: &Spa) {
     const XATTR_DIR: u64 = 1;
     let number = PropValue::Number(XATTR_DIR);
-    spa.dsl().set_prop("tank", "xattr", number).unwrap();
+    spa.parts().dsl().set_prop("tank", "xattr", number).unwrap();
 }
 
 /// An attribute moves from the hidden directory to the list and back, for its values are long or short, while
@@ -231,7 +231,7 @@ fn keep_xattrs_in_directories(spa: &Spa) {
 fn sim_an_attribute_that_moves_keeps_a_value() {
     rt::simulate(10, || {
         let (disk, spa) = pool_on_one_disk();
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         let create = |name: &[u8]| {
             let made = fs.create_file(fs.root(), name, &Create::default());
             made.unwrap().id
@@ -251,7 +251,7 @@ fn sim_an_attribute_that_moves_keeps_a_value() {
                 let commands = disk.supply().commands();
                 let image: Arc<dyn Provider> = Arc::new(disk.image_after(commands, commands));
                 let found = pool::open(&[image], false).unwrap();
-                let there = mount(found.dsl(), "tank", false).unwrap();
+                let there = mount(found.parts().dsl(), "tank", false).unwrap();
                 let kept = there.getxattr(file, name).unwrap();
                 let first = if synced == file { moves } else { 0 };
                 let is_permitted = |kept| (first..=moves).any(|at| value(at) == kept);
@@ -272,7 +272,7 @@ fn sim_a_replayed_directory_has_the_mode_it_had() {
     const GROUP: u64 = 7;
     rt::simulate(11, || {
         let (disk, spa) = pool_on_one_disk();
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         let create = |mode, gid| Create {
             mode,
             gid,
@@ -306,7 +306,7 @@ fn sim_a_replayed_directory_has_the_mode_it_had() {
             let commands = disk.supply().commands();
             let image: Arc<dyn Provider> = Arc::new(disk.image_after(commands, commands));
             let found = pool::open(&[image], false).unwrap();
-            let there = mount(found.dsl(), "tank", false).unwrap();
+            let there = mount(found.parts().dsl(), "tank", false).unwrap();
             let child = there.lookup(parent, name.as_bytes()).unwrap();
             assert_eq!((child.mode, child.gid), (made.mode, made.gid), "{name}");
             drop(there);
@@ -323,7 +323,7 @@ fn sim_a_replayed_directory_has_the_mode_it_had() {
 fn sim_an_attribute_that_moves_is_listed_once_after_a_replay() {
     rt::simulate(8, || {
         let (disk, spa) = pool_on_one_disk();
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         let file = fs.create_file(fs.root(), b"f", &Create::default()).unwrap();
         let set = |value: &[u8]| {
             let set = fs.setxattr(file.id, b"user.name", value, SetXattr::Set);
@@ -337,7 +337,7 @@ fn sim_an_attribute_that_moves_is_listed_once_after_a_replay() {
         for n in first..=disk.supply().commands() {
             let image: Arc<dyn Provider> = Arc::new(disk.image_after(n, n));
             let found = pool::open(&[image], false).unwrap();
-            let there = mount(found.dsl(), "tank", false).unwrap();
+            let there = mount(found.parts().dsl(), "tank", false).unwrap();
             assert_eq!(there.listxattr(file.id).unwrap(), [b"user.name"], "{n}");
             there.removexattr(file.id, b"user.name").unwrap();
             assert!(there.listxattr(file.id).unwrap().is_empty());
@@ -357,7 +357,7 @@ fn sim_attributes_of_a_file_without_a_name_are_not_replayed() {
     rt::simulate(9, || {
         let (disk, spa) = pool_on_one_disk();
         keep_xattrs_in_directories(&spa);
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         let create = |name: &[u8]| {
             fs.create_file(fs.root(), name, &Create::default())
                 .unwrap()
@@ -381,7 +381,7 @@ fn sim_attributes_of_a_file_without_a_name_are_not_replayed() {
         let commands = disk.supply().commands();
         let image: Arc<dyn Provider> = Arc::new(disk.image_after(commands, commands));
         let found = pool::open(&[image], false).unwrap();
-        let there = mount(found.dsl(), "tank", false).unwrap();
+        let there = mount(found.parts().dsl(), "tank", false).unwrap();
         assert_eq!(there.lookup(there.root(), b"last").unwrap().id, last);
         assert!(there.lookup(there.root(), b"a").is_err());
         drop(there);

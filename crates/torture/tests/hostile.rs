@@ -173,6 +173,6 @@ fn an_image_that_is_not_changed_is_good() {
             edit.content(block);
         }
         let spa = torture::pool::open(&edit.finish(), true).unwrap();
-        assert!(spa.dsl().descendants("tank").unwrap().len() > 1);
+        assert!(spa.parts().dsl().descendants("tank").unwrap().len() > 1);
     }
 }

@@ -38,7 +38,8 @@ fn new_fs(spa: &Spa, name: &str, props: &[(&str, u64)]) {
         .iter()
         .map(|(n, v)| ((*n).to_owned(), phys::PropValue::Number(*v)))
         .collect();
-    spa.dsl()
+    spa.parts()
+        .dsl()
         .create_dataset(dsl::NewDataset {
             name: name.into(),
             type_: phys::ObjsetType::Zfs,
@@ -50,7 +51,7 @@ fn new_fs(spa: &Spa, name: &str, props: &[(&str, u64)]) {
 }
 
 fn work(spa: &Spa, name: &str, files: &mut Files, dice: &mut Dice, steps: usize) {
-    let fs = mount(spa.dsl(), name, false).unwrap();
+    let fs = mount(spa.parts().dsl(), name, false).unwrap();
     for step in 0..steps {
         files
             .step(&fs, dice)
@@ -167,7 +168,8 @@ fn hand_over(layout: Layout, count: usize) {
         }
         let mut files = Files::default();
         work(&spa, &full, &mut files, &mut dice, 300);
-        spa.dsl()
+        spa.parts()
+            .dsl()
             .snapshot(&[&format!("{full}@one")], Vec::new())
             .unwrap();
         std::fs::write(
@@ -179,7 +181,8 @@ fn hand_over(layout: Layout, count: usize) {
         std::fs::write(host.path().join(format!("{name}.sums")), files.sha256sums()).unwrap();
         all.push((full, files));
     }
-    spa.dsl()
+    spa.parts()
+        .dsl()
         .clone_dataset("tank/clone", "tank/lz4@one", Vec::new())
         .unwrap();
     spa.sync().unwrap();
@@ -213,7 +216,7 @@ fn hand_over(layout: Layout, count: usize) {
         new_fs(&spa, name, DEDUPED);
         work(&spa, name, &mut Files::default(), &mut Dice::new(7), 300);
     }
-    spa.dsl().destroy_head("tank/again").unwrap();
+    spa.parts().dsl().destroy_head("tank/again").unwrap();
     let (name, files) = &mut all[3];
     assert_eq!(name, "tank/gzip", "the kernel left this one as it was");
     work(&spa, name, files, &mut dice, 200);
@@ -226,7 +229,7 @@ fn hand_over(layout: Layout, count: usize) {
 
 /// What the kernel wrote reads back here.
 fn check_kernel_files(spa: &Spa, host: &Path) {
-    let fs = mount(spa.dsl(), "tank/lz4", true).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/lz4", true).unwrap();
     let sums = std::fs::read_to_string(host.join("kernel.sums")).unwrap();
     for line in sums.lines() {
         let (sum, name) = line.split_once("  ").unwrap();
@@ -237,7 +240,7 @@ fn check_kernel_files(spa: &Spa, host: &Path) {
         let hex: String = words.iter().map(|word| format!("{word:016x}")).collect();
         assert_eq!(hex, sum, "{name}");
     }
-    let plain = mount(spa.dsl(), "tank/plain", true).unwrap();
+    let plain = mount(spa.parts().dsl(), "tank/plain", true).unwrap();
     for i in 1..=300 {
         let id = plain.resolve(format!("kernel{i}")).unwrap();
         let mut bytes = vec![0; plain.getattr(id).unwrap().size as usize];
@@ -305,7 +308,10 @@ fn a_scan_goes_on_under_the_kernel_and_comes_back() {
     new_fs(&spa, "tank/a", &[("recordsize", 4096)]);
     let mut files = Files::default();
     work(&spa, "tank/a", &mut files, &mut dice, 800);
-    spa.dsl().snapshot(&["tank/a@s"], Vec::new()).unwrap();
+    spa.parts()
+        .dsl()
+        .snapshot(&["tank/a@s"], Vec::new())
+        .unwrap();
     work(&spa, "tank/a", &mut files, &mut dice, 10);
     spa.sync().unwrap();
     // One side loses much of its data.
@@ -352,7 +358,7 @@ fn the_error_log_is_the_kernels_and_ours() {
     let spa = pool::create("tank", Layout::Stripe, 12, &disks, root).unwrap();
     new_fs(&spa, "tank/a", &[("compression", 2)]);
     let damage = |name: &str| {
-        let fs = mount(spa.dsl(), "tank/a", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank/a", false).unwrap();
         let create = zpl::Create::default();
         let id = fs.create_file(fs.root(), name.as_bytes(), &create);
         let id = id.unwrap().id;
@@ -363,11 +369,14 @@ fn the_error_log_is_the_kernels_and_ours() {
         id
     };
     let found = damage("found");
-    spa.dsl().snapshot(&["tank/a@s"], Vec::new()).unwrap();
+    spa.parts()
+        .dsl()
+        .snapshot(&["tank/a@s"], Vec::new())
+        .unwrap();
     spa.scrub().unwrap();
     spa.wait_scan(&mut |_| true).unwrap();
     let met = damage("met");
-    let dataset = |name: &str| ObjsetId(spa.dsl().dataset(name).unwrap().object().0);
+    let dataset = |name: &str| ObjsetId(spa.parts().dsl().dataset(name).unwrap().object().0);
     let (head, snapshot) = (dataset("tank/a"), dataset("tank/a@s"));
     spa.export().unwrap();
     drop((spa, disks));
@@ -453,7 +462,7 @@ fn kernel_goes_on_with_a_tree_that_was_changed() {
         .collect();
     let expected = [5, 2, 3, 4].map(|n| paths[n].display().to_string());
     assert_eq!(shape, expected);
-    let fs = mount(spa.dsl(), "tank/plain", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/plain", false).unwrap();
     for n in 1..=50 {
         let name = format!("kernel{n}");
         fs.unlink(fs.root(), name.as_bytes()).unwrap();
@@ -544,7 +553,7 @@ fn kernel_goes_on_with_spares_and_back() {
     spa.wait_scan(&mut |_| true).unwrap();
     spa.detach(old).unwrap();
     assert_eq!(spa.spares().len(), 1);
-    let fs = mount(spa.dsl(), "tank/plain", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/plain", false).unwrap();
     for n in 1..=50 {
         let name = format!("kernel{n}");
         fs.unlink(fs.root(), name.as_bytes()).unwrap();
@@ -603,7 +612,7 @@ fn kernel_reads_our_cache_device_and_we_its() {
     drop(aux);
     new_fs(&spa, "tank/plain", &[("compression", 2)]);
     let ours = dice.bytes(16 << 20);
-    let fs = mount(spa.dsl(), "tank/plain", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/plain", false).unwrap();
     let file = fs.create_file(fs.root(), b"ours", &zpl::Create::default());
     fs.write(file.unwrap().id, 0, &ours).unwrap();
     drop(fs);
@@ -618,7 +627,7 @@ fn kernel_reads_our_cache_device_and_we_its() {
     let theirs = std::fs::read(host.path().join("theirs")).unwrap();
     let (_, disks) = images(folder.path(), 2);
     let spa = pool::open(&disks, true).unwrap();
-    let fs = mount(spa.dsl(), "tank/plain", true).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/plain", true).unwrap();
     let read = |name: &str, length: usize| {
         let mut found = vec![0; length];
         fs.read(fs.resolve(name).unwrap(), 0, &mut found).unwrap();

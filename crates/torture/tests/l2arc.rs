@@ -57,7 +57,7 @@ fn steps(spa: &Spa, world: &mut World, dice: &mut Dice, count: usize) {
 /// Opens the pool, compares all of it with the model, and returns how many reads the cache device answered.
 fn compare(disks: &[Arc<dyn Provider>], world: &World, readonly: bool) -> (u64, u64) {
     let spa = pool::open(disks, readonly).unwrap();
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     let counts = spa.cache_hits_and_misses();
     spa.close().unwrap();
     counts
@@ -93,7 +93,7 @@ fn sim_what_was_written_is_read_from_the_cache_device_when_the_pool_is_opened_ag
         // Lost altogether, and back with what it had then.
         let spa = pool::open(&disks[..1], false).unwrap();
         steps(&spa, &mut world, &mut dice, 40);
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         pool::assert_clean(&spa);
         spa.export().unwrap();
         drop(spa);
@@ -120,20 +120,22 @@ fn sim_a_full_cache_device_forgets_what_is_oldest() {
             steps(&spa, &mut world, &mut dice, 25);
             // As a fresh file: all of it is new.
             pool::create_fs(&spa, &format!("tank/own{round}"), &[("compression", 2)]).unwrap();
-            let fs = zpl::mount::mount(spa.dsl(), &format!("tank/own{round}"), false).unwrap();
+            let fs =
+                zpl::mount::mount(spa.parts().dsl(), &format!("tank/own{round}"), false).unwrap();
             let file = fs.create_file(fs.root(), b"f", &zpl::Create::default());
             let bytes = dice.bytes(10 << 20);
             fs.write(file.unwrap().id, 0, &bytes).unwrap();
             drop(fs);
             spa.sync().unwrap();
             written += spa.parts().pipeline().stats().written_bytes - before;
-            world.compare(spa.dsl()).unwrap();
+            world.compare(spa.parts().dsl()).unwrap();
             spa.close().unwrap();
             drop(spa);
             let spa = pool::open(&disks, true).unwrap();
             let used = spa.caches()[0].1;
             assert!(used <= 70 << 20, "{used} bytes");
-            let fs = zpl::mount::mount(spa.dsl(), &format!("tank/own{round}"), true).unwrap();
+            let fs =
+                zpl::mount::mount(spa.parts().dsl(), &format!("tank/own{round}"), true).unwrap();
             let file = fs.resolve("f").unwrap();
             let mut found = vec![0; bytes.len()];
             fs.read(file, 0, &mut found).unwrap();
@@ -162,7 +164,7 @@ fn sim_datasets_that_do_not_want_it_are_not_cached_and_a_removed_device_is_free(
         for name in ["tank/off", "tank/metadata", "tank/all"] {
             spa.sync().unwrap();
             let before = used(&spa);
-            let fs = zpl::mount::mount(spa.dsl(), name, false).unwrap();
+            let fs = zpl::mount::mount(spa.parts().dsl(), name, false).unwrap();
             let file = fs.create_file(fs.root(), b"f", &zpl::Create::default());
             let bytes = Dice::new(1).bytes(4 << 20);
             fs.write(file.unwrap().id, 0, &bytes).unwrap();

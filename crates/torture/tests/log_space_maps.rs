@@ -25,7 +25,7 @@ fn logs(spa: &Spa) -> usize {
 }
 
 fn assert_files(spa: &Spa) {
-    let fs = mount(spa.dsl(), "tank", true).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", true).unwrap();
     for (number, size) in FILES {
         let file = fs.resolve(format!("f{number}")).unwrap();
         let mut bytes = vec![0; size + 1];
@@ -38,7 +38,7 @@ fn assert_files(spa: &Spa) {
 
 /// Writes and removes files, and exports the pool.
 fn work(spa: &Spa) {
-    let fs = mount(spa.dsl(), "tank", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
     for n in 0..3u8 {
         let name = format!("new{n}");
         let file = fs.create_file(fs.root(), name.as_bytes(), &Create::default());

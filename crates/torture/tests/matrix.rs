@@ -166,17 +166,25 @@ fn live(spa: &Spa, case: Case, dice: &mut Dice) {
     let mut files = Files::default();
     work(spa, "tank/fs", &mut files, dice);
     large(spa, "tank/fs", &mut files, dice);
-    spa.dsl().snapshot(&["tank/fs@kept"], Vec::new()).unwrap();
+    spa.parts()
+        .dsl()
+        .snapshot(&["tank/fs@kept"], Vec::new())
+        .unwrap();
     let kept = files.clone();
     work(spa, "tank/fs", &mut files, dice);
-    spa.dsl().snapshot(&["tank/fs@gone"], Vec::new()).unwrap();
-    spa.dsl()
+    spa.parts()
+        .dsl()
+        .snapshot(&["tank/fs@gone"], Vec::new())
+        .unwrap();
+    spa.parts()
+        .dsl()
         .clone_dataset("tank/clone", "tank/fs@kept", Vec::new())
         .unwrap();
     let mut cloned = kept.clone();
     work(spa, "tank/clone", &mut cloned, dice);
     work(spa, "tank/fs", &mut files, dice);
-    spa.dsl()
+    spa.parts()
+        .dsl()
         .destroy_snapshots(&["tank/fs@gone"], false)
         .unwrap();
     spa.sync().unwrap();
@@ -185,13 +193,13 @@ fn live(spa: &Spa, case: Case, dice: &mut Dice) {
         ("tank/fs@kept", &kept),
         ("tank/clone", &cloned),
     ] {
-        let fs = mount(spa.dsl(), name, true).unwrap();
+        let fs = mount(spa.parts().dsl(), name, true).unwrap();
         files.compare(&fs).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
 }
 
 fn work(spa: &Spa, name: &str, files: &mut Files, dice: &mut Dice) {
-    let fs = mount(spa.dsl(), name, false).unwrap();
+    let fs = mount(spa.parts().dsl(), name, false).unwrap();
     for step in 0..60 {
         files
             .step(&fs, dice)
@@ -201,7 +209,7 @@ fn work(spa: &Spa, name: &str, files: &mut Files, dice: &mut Dice) {
 
 /// Files that need indirect blocks: one without holes, and one that is a hole between two ends.
 fn large(spa: &Spa, name: &str, files: &mut Files, dice: &mut Dice) {
-    let fs = mount(spa.dsl(), name, false).unwrap();
+    let fs = mount(spa.parts().dsl(), name, false).unwrap();
     let whole = dice.bytes(5_000_000);
     let id = create(&fs, "large");
     for (i, piece) in whole.chunks(700_001).enumerate() {
@@ -233,7 +241,7 @@ fn create(fs: &Filesystem, name: &str) -> ObjectId {
 type Facts = BTreeMap<u64, String>;
 
 fn facts(spa: &Spa, name: &str) -> Facts {
-    let ds = spa.dsl().dataset(name).unwrap();
+    let ds = spa.parts().dsl().dataset(name).unwrap();
     let objset = ds.objset().unwrap();
     let mut facts = Facts::new();
     let mut at = Some(ObjectId(0));

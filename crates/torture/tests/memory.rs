@@ -69,7 +69,7 @@ fn world(props: &[(&str, u64)]) -> World {
     let root = init(NewFilesystem::default(), true);
     let spa = pool::create_with("tank", Layout::Stripe, 12, &disks, root, settings).unwrap();
     pool::create_fs(&spa, "tank/fs", props).unwrap();
-    let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
     World {
         spa,
         fs,

@@ -140,7 +140,7 @@ impl Recording {
         let candidates = self.steps[synced..].iter();
         let mut complaints = Vec::new();
         let found = candidates
-            .map(|(world, _)| world.compare(spa.dsl()))
+            .map(|(world, _)| world.compare(spa.parts().dsl()))
             .any(|outcome| {
                 outcome
                     .map_err(|complaint| complaints.push(complaint))

@@ -19,10 +19,10 @@ fn an_open_file_system_hears_of_its_properties() {
     pool::create_fs(&spa, "tank/a", &[]).unwrap();
     let set = |name: &str, prop: &str, number| {
         let value = PropValue::Number(number);
-        spa.dsl().set_prop(name, prop, value).unwrap();
+        spa.parts().dsl().set_prop(name, prop, value).unwrap();
     };
-    let fs = mount(spa.dsl(), "tank/a", false).unwrap();
-    let looked_at = mount(spa.dsl(), "tank/a", true).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/a", false).unwrap();
+    let looked_at = mount(spa.parts().dsl(), "tank/a", true).unwrap();
     let make = |name: &str| {
         fs.create_file(fs.root(), name.as_bytes(), &Create::default())
             .map(|_| ())

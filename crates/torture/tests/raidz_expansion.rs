@@ -68,7 +68,7 @@ const IMAGES: [Image; 3] = [
 ];
 
 fn file(spa: &Spa, dataset: &str, name: &str) -> Vec<u8> {
-    let fs = mount(spa.dsl(), dataset, true).unwrap();
+    let fs = mount(spa.parts().dsl(), dataset, true).unwrap();
     let file = fs.resolve(name).unwrap();
     let mut bytes = vec![0; SPA_MAXBLOCKSIZE as usize];
     let length = fs.read(file, 0, &mut bytes).unwrap();

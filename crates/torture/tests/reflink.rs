@@ -51,7 +51,7 @@ impl Model {
     fn step(&mut self, spa: &Spa, dice: &mut Dice) {
         let fs: Vec<Mount> = DATASETS
             .iter()
-            .map(|name| mount(spa.dsl(), name, false).unwrap())
+            .map(|name| mount(spa.parts().dsl(), name, false).unwrap())
             .collect();
         let at = (dice.below(2) as usize, dice.below(FILES));
         let name = format!("f{}", at.1);
@@ -69,12 +69,15 @@ impl Model {
             14 => {
                 self.snapshots += 1;
                 let snapshot = format!("{}@s{}", DATASETS[at.0], self.snapshots);
-                spa.dsl().snapshot(&[&snapshot], Vec::new()).unwrap();
+                spa.parts()
+                    .dsl()
+                    .snapshot(&[&snapshot], Vec::new())
+                    .unwrap();
             }
             15 if self.snapshots > 0 => {
                 let snapshot = format!("{}@s{}", DATASETS[at.0], 1 + dice.below(self.snapshots));
                 // It may be gone, or be of the other data set.
-                let _ = spa.dsl().destroy_snapshots(&[&snapshot], false);
+                let _ = spa.parts().dsl().destroy_snapshots(&[&snapshot], false);
             }
             _ => drop(spa.sync().unwrap()),
         }
@@ -164,7 +167,7 @@ impl Model {
 
     fn check(&self, spa: &Spa) {
         for ((set, file), content) in &self.files {
-            let fs = mount(spa.dsl(), DATASETS[*set], true).unwrap();
+            let fs = mount(spa.parts().dsl(), DATASETS[*set], true).unwrap();
             let found = read(&fs, *file).expect("it exists");
             assert!(found == *content, "file {file} of {}", DATASETS[*set]);
         }
@@ -220,7 +223,7 @@ fn a_file_of_many_blocks_is_cloned_whole() {
         &[("recordsize", 512), ("compression", 2)],
     )
     .unwrap();
-    let fs = mount(spa.dsl(), "tank/tiny", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/tiny", false).unwrap();
     let bytes: Vec<u8> = (0..5000u32)
         .flat_map(|n| [n.to_le_bytes(); 128].concat())
         .collect();
@@ -251,7 +254,7 @@ fn a_file_of_many_blocks_is_cloned_whole() {
 fn the_first_owner_goes_in_the_txg_of_the_clone() {
     let disk: Arc<dyn Provider> = Arc::new(PowerCut::new("/disk", DISK_BYTES));
     let spa = create(&[disk.clone(), Arc::new(PowerCut::new("/other", DISK_BYTES))]);
-    let fs = mount(spa.dsl(), DATASETS[0], false).unwrap();
+    let fs = mount(spa.parts().dsl(), DATASETS[0], false).unwrap();
     let bytes = Dice::new(1).bytes(5 * RECORD_BYTES as usize);
     let one = fs
         .create_file(fs.root(), b"f1", &Create::default())
@@ -259,7 +262,7 @@ fn the_first_owner_goes_in_the_txg_of_the_clone() {
         .id;
     fs.write(one, 0, &bytes).unwrap();
     spa.sync().unwrap();
-    let before = spa.dsl().groups().open_txg();
+    let before = spa.parts().dsl().groups().open_txg();
     let two = fs
         .create_file(fs.root(), b"f2", &Create::default())
         .unwrap()
@@ -271,7 +274,11 @@ fn the_first_owner_goes_in_the_txg_of_the_clone() {
     };
     fs.clone_range(two, 0, from, bytes.len() as u64).unwrap();
     fs.unlink(fs.root(), b"f1").unwrap();
-    assert_eq!(spa.dsl().groups().open_txg(), before, "both are in one txg");
+    assert_eq!(
+        spa.parts().dsl().groups().open_txg(),
+        before,
+        "both are in one txg"
+    );
     spa.sync().unwrap();
     assert_eq!(spa.parts().features().count(BLOCK_CLONING), Some(0));
     assert!(read(&fs, 2).unwrap() == bytes);
@@ -315,7 +322,7 @@ fn sim_power_cuts_while_files_are_cloned() {
             let images: Vec<Arc<dyn Provider>> = disks.iter().map(image).collect();
             let spa = pool::open(&images, false).unwrap_or_else(|e| panic!("cut after {n}: {e}"));
             for ((set, file), versions) in &model.versions {
-                let fs = mount(spa.dsl(), DATASETS[*set], false).unwrap();
+                let fs = mount(spa.parts().dsl(), DATASETS[*set], false).unwrap();
                 let Some(found) = read(&fs, *file) else {
                     continue;
                 };

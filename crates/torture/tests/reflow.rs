@@ -65,7 +65,7 @@ fn create(shape: Shape, disks: &[Arc<dyn Provider>], settings: Settings) -> Spa 
 }
 
 fn check_filler(spa: &Spa) -> Result<(), String> {
-    let fs = mount(spa.dsl(), "tank", true).map_err(|e| format!("mount: {e}"))?;
+    let fs = mount(spa.parts().dsl(), "tank", true).map_err(|e| format!("mount: {e}"))?;
     let file = fs.resolve("filler").map_err(|e| format!("filler: {e}"))?;
     let mut bytes = vec![0; FILLER_BYTES + 1];
     let length = fs
@@ -164,7 +164,7 @@ fn record(shape: Shape, seed: u64) -> Recording {
     spa.sync().unwrap();
     let commands = supply.commands();
     worlds.push((world.clone(), Some(commands)));
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     wait(&spa).unwrap();
     assert_expanded(&spa, shape);
     check_filler(&spa).unwrap();
@@ -195,7 +195,7 @@ impl Recording {
     fn find(&self, spa: &Spa, n: u64) -> Result<&World, String> {
         let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
         let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.dsl());
+        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.parts().dsl());
         let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
         let Some(at) = outcomes.iter().position(Result::is_ok) else {
             return Err(format!(
@@ -232,7 +232,7 @@ impl Recording {
         let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
         let world = self.find(&spa, n)?;
         wait(&spa).map_err(|e| format!("expansion: {e}"))?;
-        world.compare(spa.dsl())?;
+        world.compare(spa.parts().dsl())?;
         check_filler(&spa)?;
         if spa.parts().tree().tops()[0].children().len() > shape.children {
             assert_expanded(&spa, shape);
@@ -302,7 +302,7 @@ fn export_everywhere(shape: Shape) {
             pool::assert_clean(&spa);
             assert_expanded(&spa, shape);
         }
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         check_filler(&spa).unwrap();
         spa.export().unwrap();
         drop(spa);
@@ -332,7 +332,7 @@ fn sim_zdb_finds_each_state_of_an_expansion_clean() {
 fn an_expansion_that_openzfs_began_ends_here() {
     let disks = golden::disks("openzfs-2.3.2-raidz1-expanding", 4);
     let read = |spa: &Spa| {
-        let fs = mount(spa.dsl(), "e3", true).unwrap();
+        let fs = mount(spa.parts().dsl(), "e3", true).unwrap();
         let read = |n: u32| {
             let mut bytes = vec![0; 4 << 20];
             let file = fs.resolve(format!("f{n}")).unwrap();

@@ -77,14 +77,14 @@ fn a_resilver_reads_what_changed_and_a_pool_opens_at_once() {
     let spa = pool::create_with("tank", Layout::Mirror, 12, &devices, init, settings).unwrap();
     let props = [("recordsize", RECORD_BYTES), ("compression", COMPRESS_OFF)];
     pool::create_fs(&spa, "tank/fs", &props).unwrap();
-    let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
     fill(&fs, records).unwrap();
     drop(fs);
     spa.sync().unwrap();
     assert!(spa.space().alloc >= bytes, "the zeros are stored");
     let guid = spa.parts().tree().devices()[1].guid();
     spa.parts().tree().offline(guid, true).unwrap();
-    let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
     let changed = change(&fs, records).unwrap();
     drop(fs);
     spa.sync().unwrap();

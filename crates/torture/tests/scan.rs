@@ -54,7 +54,7 @@ fn scribble(disk: &dyn Provider) {
 /// Asserts that everything can be read from this side alone.
 fn assert_has_everything(disk: Arc<dyn Provider>, world: &World) {
     let spa = pool::open(&[disk], true).unwrap();
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     pool::assert_clean(&spa);
 }
 
@@ -102,7 +102,7 @@ fn sim_a_scrub_mends_a_side_while_data_sets_come_and_go() {
             let scan = spa.scan().unwrap();
             assert_eq!((scan.state.get(), scan.errors.get()), (DSS_FINISHED, 0));
             assert!(scan.processed.get() > 0);
-            world.compare(spa.dsl()).unwrap();
+            world.compare(spa.parts().dsl()).unwrap();
             spa.export().unwrap();
             drop(spa);
             assert_has_everything(disks[1].clone(), &world);
@@ -199,7 +199,7 @@ fn sim_a_scrub_mends_intent_logs() {
         let memory = disks(2);
         let spa = new_pool(&providers(&memory), pool::settings());
         pool::create_fs(&spa, "tank/fs", &[]).unwrap();
-        let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
         spa.sync().unwrap();
         // A small record lies in the log, a large one beside it.
         for (name, len) in [("small", 3000), ("large", 200_000)] {
@@ -225,7 +225,7 @@ fn sim_a_scrub_mends_intent_logs() {
         drop(spa);
         let alone: Arc<dyn Provider> = cut[1].clone();
         let spa = pool::open(&[alone], false).unwrap();
-        let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
         for (name, len) in [("small", 3000), ("large", 200_000)] {
             let file = fs.lookup(fs.root(), name.as_bytes()).unwrap();
             let mut bytes = vec![0; len];

@@ -77,7 +77,7 @@ fn old_pool() -> Spa {
         &[("compression", CompressType::Off.raw().into())],
     )
     .unwrap();
-    let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
     let old = new_file(&fs, "old");
     let mut random = rt::SeededRandom::new(1);
     let mut record = vec![0; RECORD];
@@ -97,7 +97,7 @@ fn old_pool() -> Spa {
 fn work(work: Work, with_scrub: bool) -> (u64, bool, u64) {
     rt::simulate(5, move || {
         let spa = Arc::new(old_pool());
-        let fs = Arc::new(mount(spa.dsl(), "tank/fs", false).unwrap());
+        let fs = Arc::new(mount(spa.parts().dsl(), "tank/fs", false).unwrap());
         let (done, is_over) = (
             Arc::new(AtomicU64::new(0)),
             Arc::new(AtomicBool::new(false)),

@@ -146,12 +146,12 @@ fn sim_a_spare_is_taken_while_the_pool_is_in_use_and_given_back_by_itself() {
         finish(&spa);
         // The others have everything.
         fail(&find(&spa, "/disk0"));
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         spa.export().unwrap();
         drop(spa);
         let spa = pool::open(&disks, false).unwrap();
         finish(&spa);
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         spa.detach(find(&spa, "/disk3").guid()).unwrap();
         let old = find(&spa, "/disk1").guid();
         replace(&spa, old, &disks[5]).unwrap();
@@ -165,7 +165,7 @@ fn sim_a_spare_is_taken_while_the_pool_is_in_use_and_given_back_by_itself() {
         let names = spa.parts().tree().devices();
         let names: Vec<String> = names.iter().map(|device| device.name()).collect();
         assert_eq!(names, ["/disk0", "/disk5", "/disk2"]);
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         pool::assert_clean(&spa);
     });
 }
@@ -197,7 +197,7 @@ fn sim_a_device_that_is_gone_when_the_pool_is_opened_gets_a_spare() {
         spa.detach(find(&spa, "/disk2").guid()).unwrap();
         spa.force_sync().unwrap();
         assert_eq!(user("/disk2"), SpareUser::None);
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         // One that was taken offline needs none.
         spa.export().unwrap();
         drop(spa);
@@ -347,7 +347,7 @@ fn prop_spares(seed: u64) {
             let is_listed = listed.contains(&device.guid());
             assert_eq!(device.config().is_spare, is_listed, "SEED={seed}");
         }
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
     }
     spa.parts().tree().clear(None).unwrap();
     finish(&spa);

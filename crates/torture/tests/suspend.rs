@@ -60,7 +60,7 @@ impl Bench {
     }
 
     fn fs(&self) -> Mount {
-        mount(self.spa.dsl(), "tank", false).unwrap()
+        mount(self.spa.parts().dsl(), "tank", false).unwrap()
     }
 
     fn set_failmode(&self, number: u64) {
@@ -122,7 +122,7 @@ fn fail_after((layout, dying): (Layout, usize), commands: u64, seed: u64) -> boo
     let (mut world, mut dice) = work.join();
     bench.revive();
     assert_eq!(bench.spa.suspended(), None);
-    world.compare(bench.spa.dsl()).unwrap();
+    world.compare(bench.spa.parts().dsl()).unwrap();
     for _ in 0..4 {
         world.step(&bench.spa, &mut dice).unwrap();
     }
@@ -132,7 +132,7 @@ fn fail_after((layout, dying): (Layout, usize), commands: u64, seed: u64) -> boo
     let Bench { disks, spa } = bench;
     drop(spa);
     let spa = pool::open(&providers(&disks), false).unwrap();
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     pool::assert_clean(&spa);
     was_suspended
 }
@@ -324,7 +324,7 @@ fn sim_a_power_cut_while_suspended_loses_nothing_that_was_promised() {
                 .map(|disk| Arc::new(disk.cut(seed ^ commands)) as _)
                 .collect();
             let spa = pool::open(&images, false).unwrap();
-            let found = mount(spa.dsl(), "tank", false).unwrap();
+            let found = mount(spa.parts().dsl(), "tank", false).unwrap();
             for name in ["synced", "fsynced"] {
                 let id = found.resolve(name).unwrap();
                 let mut content = vec![0; name.len()];
@@ -380,8 +380,8 @@ fn sim_a_power_cut_after_a_resume_loses_nothing_that_was_promised() {
                     .map(|disk| Arc::new(disk.image_after(n, seed ^ n)) as _)
                     .collect();
                 let spa = pool::open(&images, false).unwrap();
-                before.compare(spa.dsl()).unwrap();
-                let found = mount(spa.dsl(), "tank", false).unwrap();
+                before.compare(spa.parts().dsl()).unwrap();
+                let found = mount(spa.parts().dsl(), "tank", false).unwrap();
                 let id = found.resolve("f").unwrap();
                 assert_eq!(found.getattr(id).unwrap().size, 300_000);
                 drop(found);
@@ -438,7 +438,7 @@ fn sim_a_pool_that_tries_again_goes_on_by_itself_and_has_its_patience() {
         drop(spa);
         let spa = pool::open(&providers(&disks), false).unwrap();
         pool::assert_clean(&spa);
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         fs.resolve("f").unwrap();
         assert!(fs.resolve("g").is_err());
     });
@@ -483,7 +483,7 @@ fn fsync_again(suspended_before: bool) {
     fs.fsync(file.id).unwrap();
     let image: Arc<dyn Provider> = Arc::new(disk.cut(1));
     let spa = pool::open(&[image], false).unwrap();
-    let found = mount(spa.dsl(), "tank", false).unwrap();
+    let found = mount(spa.parts().dsl(), "tank", false).unwrap();
     let mut content = vec![0; 16];
     let id = found.resolve("f").unwrap();
     found.read(id, 0, &mut content).unwrap();
@@ -550,7 +550,7 @@ fn sim_a_flush_that_may_have_lost_writes_is_not_repeated() {
             let Bench { disks, spa } = bench;
             drop(spa);
             let spa = pool::open(&providers(&disks), false).unwrap();
-            let fs = mount(spa.dsl(), "tank", false).unwrap();
+            let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
             fs.resolve("synced").unwrap();
             drop(fs);
             pool::assert_clean(&spa);

@@ -177,7 +177,7 @@ fn sweep_beside_work(layout: Layout, count: usize, kind: SweepKind, seed: u64) {
     }
     assert!(turns > 3, "{turns} txgs");
     assert_eq!(state(&spa, kind), Some(SweepState::Complete));
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     scrub(&spa);
     pool::assert_clean(&spa);
     if kind == SweepKind::Initialize {
@@ -208,7 +208,7 @@ fn sweep_beside_work(layout: Layout, count: usize, kind: SweepKind, seed: u64) {
     drop(spa);
     let spa = pool::open(&disks.providers, false).unwrap();
     assert_eq!(state(&spa, kind), Some(SweepState::Complete));
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     spa.export().unwrap();
     drop(spa);
     pool::verify_with_zdb(&disks.providers, "tank");
@@ -312,7 +312,7 @@ fn older_uberblocks_stay_valid(kind: SweepKind, seed: u64) {
         for (txg, world) in past.iter().filter(|(txg, _)| txg.0 + 2 >= newest.0) {
             let then = open_at(&images, *txg).unwrap();
             assert_eq!(then.uberblock().txg(), *txg);
-            let same = world.compare(then.dsl());
+            let same = world.compare(then.parts().dsl());
             same.unwrap_or_else(|e| panic!("SEED={seed}: txg {txg} at {newest}: {e}"));
             pool::assert_clean(&then);
             looked += 1;
@@ -373,7 +373,7 @@ impl Recording {
         let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
         let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
         let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.dsl());
+        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.parts().dsl());
         let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
         let Some(at) = outcomes.iter().position(Result::is_ok) else {
             let what = format!("no state since step {synced} is there: {outcomes:#?}");
@@ -381,7 +381,7 @@ impl Recording {
         };
         let is_half = spa.is_sweeping(kind, None);
         finish(&spa, kind);
-        self.worlds[synced + at].0.compare(spa.dsl())?;
+        self.worlds[synced + at].0.compare(spa.parts().dsl())?;
         let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
         if !report.is_clean() {
             return Err(format!("findings: {:#?}", report.findings));
@@ -472,7 +472,7 @@ fn zdb_finds_each_state_of_sweeps_clean() {
             steps(&spa, &mut world, &mut dice, 1);
             spa.sync().unwrap();
         }
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         pool::assert_clean(&spa);
         assert_eq!(state(&spa, kind), then, "{kind:?} {action:?}");
         spa.export().unwrap();
@@ -609,7 +609,7 @@ fn the_kernel_ends_an_initialization_and_begins_one() {
     assert!(done > 0 && done < total, "{progress:?} {half}");
     start(&spa, kind);
     finish(&spa, kind);
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     scrub(&spa);
     pool::assert_clean(&spa);
     let (free, swept) = (free_bytes(&spa, Layout::Raidz(1)), pattern_bytes(&disks));

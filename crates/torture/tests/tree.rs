@@ -366,7 +366,7 @@ fn record(change: &Change, seed: u64) -> Recording {
     worlds.push((world.clone(), Some(supply.commands())));
     finish(&spa);
     assert_eq!(shape(&spa), *change.outcomes.last().unwrap());
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     pool::assert_clean(&spa);
     spa.close().unwrap();
     Recording {
@@ -395,7 +395,7 @@ impl Recording {
         }
         let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
         let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.dsl());
+        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.parts().dsl());
         let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
         if outcomes.iter().all(Result::is_err) {
             return Err(format!(
@@ -586,7 +586,7 @@ fn sim_what_is_attached_has_everything_in_the_end() {
         drop(spa);
         let spa = pool::open(&disks, false).unwrap();
         assert_eq!(shape(&spa), "disk2");
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         pool::assert_clean(&spa);
     });
 }
@@ -650,7 +650,7 @@ fn sim_a_missing_device_is_replaced() {
                 "raidz"
             };
             assert_eq!(shape(&spa), format!("{word}(disk4 disk1 disk2 disk3)"));
-            world.compare(spa.dsl()).unwrap();
+            world.compare(spa.parts().dsl()).unwrap();
             pool::assert_clean(&spa);
             spa.export().unwrap();
         }
@@ -671,7 +671,7 @@ fn sim_a_replacement_is_cancelled() {
         assert_eq!(shape(&spa), "mirror(disk0 disk1)");
         finish(&spa);
         steps(&spa, &mut world, &mut dice, 20);
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         pool::assert_clean(&spa);
     });
 }
@@ -708,7 +708,7 @@ fn zdb_finds_each_changed_tree_clean() {
         change(&spa, &disks);
         steps(&spa, &mut world, &mut dice, 30);
         finish(&spa);
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         spa.export().unwrap();
         drop(spa);
         let found = Zdb::verify(folder.path(), "tank");

@@ -19,7 +19,7 @@ fn main() {
     let settings = spa::Settings::default();
     let spa = pool::create_with("tank", Layout::Stripe, 12, &[disk], root, settings).unwrap();
     pool::create_fs(&spa, "tank/fs", &[("recordsize", BLOCK_BYTES as u64)]).unwrap();
-    let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
     let file = fs
         .create_file(fs.root(), b"file", &Create::default())
         .unwrap();

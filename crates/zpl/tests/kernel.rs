@@ -420,13 +420,13 @@ fn make(spa: &Spa) {
             props: numbers.collect(),
             init: init(NewFilesystem::default(), true),
         };
-        spa.dsl().create_dataset(new).unwrap();
-        fill(&mount(spa.dsl(), &format!("tank/{name}"), false).unwrap());
+        spa.parts().dsl().create_dataset(new).unwrap();
+        fill(&mount(spa.parts().dsl(), &format!("tank/{name}"), false).unwrap());
     }
 }
 
 fn listing(spa: &Spa, name: &str) -> String {
-    let fs = mount(spa.dsl(), &format!("tank/{name}"), true).unwrap();
+    let fs = mount(spa.parts().dsl(), &format!("tank/{name}"), true).unwrap();
     let mut list = String::new();
     list_fs(&fs, fs.root(), "", &mut list);
     list
@@ -573,7 +573,7 @@ fn slow_kernel_and_we_see_the_same_files() {
     );
     for (name, _) in KINDS {
         compare(&listing(&spa, name), host.path(), &format!("{name}.after"));
-        let fs = mount(spa.dsl(), &format!("tank/{name}"), false).unwrap();
+        let fs = mount(spa.parts().dsl(), &format!("tank/{name}"), false).unwrap();
         remove_all(&fs, fs.root());
         let root = fs.getattr(fs.root()).unwrap();
         assert_eq!((root.size, root.links), (2, 2));
@@ -648,7 +648,7 @@ fn slow_the_log_of_the_kernel_is_replayed_here() {
     let spa = open_forced(&path);
     for name in ["usual", "xdir"] {
         let before = std::fs::read_to_string(host.path().join(format!("{name}.frozen"))).unwrap();
-        drop(mount(spa.dsl(), &format!("tank/{name}"), false).unwrap());
+        drop(mount(spa.parts().dsl(), &format!("tank/{name}"), false).unwrap());
         compare_replayed(&listing(&spa, name), &before, name);
     }
     spa.sync().unwrap();
@@ -686,7 +686,7 @@ fn slow_our_log_is_replayed_by_the_kernel() {
     let path = folder.path().join("disk");
     let spa = made_pool(&path);
     let mounts = ["usual", "xdir"].map(|name| {
-        let fs = mount(spa.dsl(), &format!("tank/{name}"), false).unwrap();
+        let fs = mount(spa.parts().dsl(), &format!("tank/{name}"), false).unwrap();
         // The first commit waits for a txg that has the beginning of the log.
         let file = fs
             .create_file(fs.root(), b"first", &create(0o644))

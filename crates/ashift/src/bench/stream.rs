@@ -139,7 +139,7 @@ fn create(path: &Path) -> Result<Spa> {
 
 fn write(path: &Path, compression: CompressType, total: u64, payload: &[u8]) -> Result<ObjectId> {
     let spa = create(path)?;
-    spa.dsl().create_dataset(NewDataset {
+    spa.parts().dsl().create_dataset(NewDataset {
         name: "bench/data".into(),
         type_: ObjsetType::Other,
         flags: 0,
@@ -149,7 +149,7 @@ fn write(path: &Path, compression: CompressType, total: u64, payload: &[u8]) -> 
         )],
         init: Box::new(|_, _| Ok(())),
     })?;
-    let dataset = spa.dsl().dataset("bench/data")?;
+    let dataset = spa.parts().dsl().dataset("bench/data")?;
     let objset = dataset.objset()?;
     let new = NewObject::new(ObjectType::UINT64_OTHER).blksz(RECORD_BYTES);
     let tx = spa.parts().groups().hold_open(0)?;
@@ -185,7 +185,7 @@ fn read(path: &Path, object: ObjectId, total: u64, payload: &[u8]) -> Result<()>
         host: host(),
         settings: Settings::default(),
     })?;
-    let dataset = spa.dsl().dataset("bench/data")?;
+    let dataset = spa.parts().dsl().dataset("bench/data")?;
     let objset = dataset.objset()?;
     let dnode = objset.hold(object)?;
 

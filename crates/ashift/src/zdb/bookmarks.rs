@@ -57,7 +57,7 @@ pub(super) fn of_dataset(
 pub(super) fn run(out: &mut Printer, pool: &Pool, target: &str) -> Result<u8> {
     let failed = |reason: &str| Error::not_found(format!("can't dump '{target}': {reason}"));
     let (dataset, name) = target.split_once('#').unwrap_or((target, ""));
-    let dsl = pool.dsl();
+    let dsl = pool.parts().dsl();
     let found = dsl.dataset(dataset).and_then(|head| dsl.bookmarks(&head));
     let bookmarks = found.map_err(|error| failed(&words(&error)))?;
     let bookmark = bookmarks.iter().find(|bookmark| bookmark.name == name);

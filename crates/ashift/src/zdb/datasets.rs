@@ -53,7 +53,7 @@ impl Subject {
             creation_txg: fields.creation_txg,
             referenced: fields.referenced_bytes,
             dataset: Some(dataset.clone()),
-            dsl: pool.dsl().clone(),
+            dsl: pool.parts().dsl().clone(),
             pipeline: pool.parts().pipeline().clone(),
             next_txg: pool.uberblock().txg().next(),
         })
@@ -65,9 +65,9 @@ impl Subject {
             name: "mos".to_owned(),
             objset: pool.parts().mos().clone(),
             creation_txg: MOS_TXG,
-            referenced: pool.dsl().mos_dir().fields().used_bytes,
+            referenced: pool.parts().dsl().mos_dir().fields().used_bytes,
             dataset: None,
-            dsl: pool.dsl().clone(),
+            dsl: pool.parts().dsl().clone(),
             pipeline: pool.parts().pipeline().clone(),
             next_txg: pool.uberblock().txg().next(),
         }
@@ -133,7 +133,7 @@ pub(super) fn dump_all(
 /// All datasets in zdb's order: children as their directory has them, snapshots, then the head.
 #[doc(alias = "dmu_objset_find")]
 fn collect(pool: &Pool, name: &str, found: &mut Vec<(String, Arc<DslDataset>)>) -> Result<()> {
-    let dsl = pool.dsl();
+    let dsl = pool.parts().dsl();
     let fields = dsl.dir(name)?.fields();
     for entry in zap::iter(pool.parts().mos(), ObjectId(fields.child_dir_zapobj))? {
         let child = entry?.name_str().into_owned();

@@ -29,7 +29,7 @@ const DEPTH_MAX: usize = 8;
 
 /// The blocks waiting to be freed in a pool.
 pub(super) fn pool_lists(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
-    let mos = pool.dsl().mos();
+    let mos = pool.parts().dsl().mos();
     let level = request.level('d');
     for (entry, title) in [
         (SYNC_BPOBJ, "Deferred frees"),
@@ -185,7 +185,7 @@ pub(super) fn deadlists(
 
 /// The deadlists of `$ORIGIN` and of its snapshot, from which every dataset descends.
 pub(super) fn origin_deadlists(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
-    let dsl = pool.dsl();
+    let dsl = pool.parts().dsl();
     let mos = dsl.mos();
     let level = request.level('d');
     let Ok(dir) = dsl.dir(&format!("{}/{ORIGIN_DIR_NAME}", pool.name())) else {
@@ -294,7 +294,7 @@ pub(super) fn verify_livelists(out: &mut Printer, pool: &Pool) -> Result<()> {
 
 /// The blocks that the livelists of deleted clones still contain: vdev, offset, size.
 fn deleted_livelists(out: &mut Printer, pool: &Pool) -> Result<BTreeSet<(u64, u64, u64)>> {
-    let mos = pool.dsl().mos();
+    let mos = pool.parts().dsl().mos();
     let mut leftover = BTreeSet::new();
     let Some(clones) = zap::directory::find(mos.objset(), DELETED_CLONES)? else {
         return Ok(leftover);

@@ -120,7 +120,7 @@ fn internal_error(status: u8) -> Error {
 /// Opens the objset of a dataset by its name or its number.
 #[doc(alias = "open_objset")]
 pub(super) fn open(request: &Request, pool: &Pool, target: &Target) -> Result<Subject> {
-    let dsl = pool.dsl();
+    let dsl = pool.parts().dsl();
     let by_name = || dsl.dataset(&target.text);
     let by_number = |number: u64| {
         let found = dsl.dataset_of(ObjectId(number));
@@ -309,7 +309,7 @@ fn resolve(objset: &Objset, dataset: &str, path: &str) -> Result<ObjectId, LostP
 }
 
 fn by_name(pool: &Pool, target: &Target) -> Result<Subject> {
-    let dataset = pool.dsl().dataset(&target.text)?;
+    let dataset = pool.parts().dsl().dataset(&target.text)?;
     Subject::of(pool, &target.text, &dataset)
 }
 

@@ -51,7 +51,7 @@ pub(super) fn bookmark(session: &Session, parsed: &Parsed) -> Outcome {
         return Err(refused(&mark, "bookmark is in a different pool"));
     }
     let pool = &snapshot.pool;
-    let made = pool.change_datasets(|dsl| dsl.create_bookmark(&mark, &source));
+    let made = pool.change_datasets(|datasets| datasets.create_bookmark(&mark, &source));
     made.map_err(|e| refused(&mark, &why(&e)))
 }
 

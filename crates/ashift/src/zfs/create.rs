@@ -9,10 +9,10 @@ use admin::name::{NameKind, check_name, check_nesting, parent_of, pool_of};
 use admin::number::parse_number;
 use admin::prop::{DatasetContext, Types};
 use base::ErrorKind;
-use dsl::{DslPool, NewDataset, ObjsetInit, PropChange};
+use dsl::{NewDataset, ObjsetInit, PropChange};
 use phys::ObjsetType;
 use phys::feature;
-use service::{OpenPool, Session};
+use service::{DatasetsWriter, OpenPool, Session};
 use spa::FeatureState;
 
 use super::fail::{Fail, Outcome, words};
@@ -65,7 +65,7 @@ pub(super) fn make_ancestors(pool: &OpenPool, name: &str) -> Outcome {
     let slashes: Vec<usize> = name.match_indices('/').map(|(at, _)| at).collect();
     for end in slashes.into_iter().skip(1) {
         let ancestor = &name[..end];
-        match pool.dsl().dataset(ancestor) {
+        match pool.datasets().find(ancestor) {
             Ok(_) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 make(pool, ancestor, Stored::new())?;
@@ -90,25 +90,27 @@ fn make(pool: &OpenPool, name: &str, props: Stored) -> Outcome {
         props,
         init: init_filesystem(pool),
     };
-    let made = pool.change_datasets(|dsl| {
-        dsl.create_dataset(new)?;
-        set_limits(dsl, name, limits)
+    let made = pool.change_datasets(|datasets| {
+        datasets.create(new)?;
+        set_limits(datasets, name, limits)
     });
     made.map_err(|e| Fail::of(format!("cannot create '{name}'"), &e))
 }
 
 /// Sets quotas and reservations of a new dataset; destroys it again if that fails.
-fn set_limits(dsl: &DslPool, name: &str, limits: Stored) -> base::Result<()> {
+fn set_limits(datasets: DatasetsWriter<'_>, name: &str, limits: Stored) -> base::Result<()> {
     if limits.is_empty() {
         return Ok(());
     }
     let changes = limits
         .into_iter()
         .map(|(name, value)| (name, PropChange::Set(value)));
-    dsl.set_props(name, changes.collect()).inspect_err(|_| {
-        // Like OpenZFS, reports the first error, even if the dataset cannot be destroyed.
-        let _ = dsl.destroy_head(name);
-    })
+    datasets
+        .set_props(name, changes.collect())
+        .inspect_err(|_| {
+            // Like OpenZFS, reports the first error, even if the dataset cannot be destroyed.
+            let _ = datasets.destroy(name);
+        })
 }
 
 fn refuse_volume(parsed: &Parsed, name: &str) -> Outcome {
@@ -221,9 +223,9 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
     if ancestors {
         make_ancestors(&pool, name)?;
     }
-    let made = pool.change_datasets(|dsl| {
-        dsl.clone_dataset(name, origin, props)?;
-        set_limits(dsl, name, limits)
+    let made = pool.change_datasets(|datasets| {
+        datasets.clone_snapshot(name, origin, props)?;
+        set_limits(datasets, name, limits)
     });
     made.map_err(|e| Fail::of(&what, &e))
 }

@@ -137,7 +137,9 @@ fn remove(target: &Target) -> Outcome {
 fn remove_head(target: &Target) -> Outcome {
     let name = target.name.as_str();
     let what = format!("cannot destroy '{name}'");
-    let destroyed = target.pool.change_datasets(|dsl| dsl.destroy_head(name));
+    let destroyed = target
+        .pool
+        .change_datasets(|datasets| datasets.destroy(name));
     destroyed.map_err(|e| match e.kind() {
         ErrorKind::NotEmpty => Fail::failed(format!("{what}: filesystem has children")),
         _ => Fail::of(what, &e),
@@ -152,7 +154,8 @@ fn remove_snapshots(snapshots: &[Target], defers: bool) -> Outcome {
     };
     let names: Vec<&str> = snapshots.iter().map(|s| s.name.as_str()).collect();
     let pool = &first.pool;
-    let Err(error) = pool.change_datasets(|dsl| dsl.destroy_snapshots(&names, defers)) else {
+    let Err(error) = pool.change_datasets(|datasets| datasets.destroy_snapshots(&names, defers))
+    else {
         return Ok(());
     };
     if error.kind() == ErrorKind::ReadOnly {
@@ -172,7 +175,7 @@ fn remove_snapshots(snapshots: &[Target], defers: bool) -> Outcome {
 
 /// Why a snapshot cannot be destroyed.
 fn in_the_way(snapshot: &Target, defers: bool) -> Option<String> {
-    let stats = snapshot.dsl().stats(snapshot.dataset()?).ok()?;
+    let stats = snapshot.datasets().stats(snapshot.dataset()?).ok()?;
     if defers {
         None
     } else if !stats.clones.is_empty() {
@@ -227,7 +230,7 @@ fn clones(snapshot: &Target) -> Result<Vec<Target>> {
     let Some(ds) = snapshot.dataset() else {
         return Ok(Vec::new());
     };
-    let names = snapshot.dsl().stats(ds)?.clones;
+    let names = snapshot.datasets().stats(ds)?.clones;
     names
         .iter()
         .map(|name| find(&snapshot.pool, name))
@@ -360,7 +363,7 @@ fn space(all: &[Target], chosen: &[bool]) -> Result<u64> {
             let (first, last) = (&all[at], &all[at + run - 1]);
             if let Some((from, to)) = first.dataset().zip(last.dataset()) {
                 total += first
-                    .dsl()
+                    .datasets()
                     .space_would_free(from, to)?
                     .used
                     .max(0)
@@ -389,6 +392,6 @@ fn destroy_bookmark(session: &Session, name: &str, options: &Options) -> Outcome
     };
     let destroyed = target
         .pool
-        .change_datasets(|dsl| dsl.destroy_bookmark(name));
+        .change_datasets(|datasets| datasets.destroy_bookmark(name));
     destroyed.map_err(|e| Fail::of(format!("cannot destroy bookmark '{name}'"), &e))
 }

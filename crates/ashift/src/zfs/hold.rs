@@ -71,7 +71,9 @@ fn hold_one(heads: &[Target], snap: &str, tag: &str) -> Result<(), (String, Stri
         return Err((what, "tag too long".to_owned()));
     }
     let names: Vec<&str> = found.iter().map(String::as_str).collect();
-    let held = heads[0].pool.change_datasets(|dsl| dsl.hold(&names, tag));
+    let held = heads[0]
+        .pool
+        .change_datasets(|datasets| datasets.hold(&names, tag));
     held.map_err(|e| match e.kind() {
         ErrorKind::Exists => (
             what.clone(),
@@ -109,7 +111,7 @@ fn release_one(heads: &[Target], snap: &str, tag: &str) -> Result<(), String> {
         }
         let snapshot = find(&head.pool, &full).map_err(|e| words(&e))?;
         let ds = snapshot.dataset().expect("a snapshot is a dataset");
-        let holds = snapshot.dsl().holds(ds).map_err(|e| words(&e))?;
+        let holds = snapshot.datasets().holds(ds).map_err(|e| words(&e))?;
         if holds.iter().any(|(held, _)| held == tag) {
             found.push(full);
         } else {
@@ -121,7 +123,7 @@ fn release_one(heads: &[Target], snap: &str, tag: &str) -> Result<(), String> {
     }
     let names: Vec<&str> = found.iter().map(String::as_str).collect();
     let pool = &heads[0].pool;
-    let released = pool.change_datasets(|dsl| dsl.release(&names, tag));
+    let released = pool.change_datasets(|datasets| datasets.release(&names, tag));
     released.map_err(|e| words(&e))
 }
 
@@ -155,7 +157,7 @@ pub(super) fn holds(session: &Session, parsed: &Parsed) -> Outcome {
             let Some(ds) = snapshot.dataset() else {
                 continue;
             };
-            let holds = snapshot.dsl().holds(ds);
+            let holds = snapshot.datasets().holds(ds);
             let mut holds = holds.map_err(|e| Fail::of(format!("cannot read '{name}'"), &e))?;
             holds.sort();
             rows.extend(

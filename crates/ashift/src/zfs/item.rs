@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         let ds = target
             .dataset()
             .expect("a bookmark has no properties that are set");
-        let (stats, set) = (target.dsl().stats(ds)?, target.dsl().props(ds)?);
+        let (stats, set) = (target.datasets().stats(ds)?, target.datasets().props(ds)?);
         Ok(Reader { target, stats, set })
     }
 
@@ -261,17 +261,17 @@ impl<'a> Reader<'a> {
             true => snapshot.to_owned(),
             false => format!("{head}@{snapshot}"),
         };
-        let dsl = self.target.dsl();
+        let datasets = self.target.datasets();
         let ds = self.target.dataset().expect("a reader is for datasets");
-        let written = dsl
-            .dataset(&full)
-            .and_then(|since| dsl.space_written(&since, ds));
+        let written = datasets
+            .find(&full)
+            .and_then(|since| datasets.space_written(&since, ds));
         Ok(written.ok().map(|space| space.used.max(0).cast_unsigned()))
     }
 
     fn add_received(&self, props: &mut [Prop]) -> Result<()> {
         let ds = self.target.dataset().expect("a reader is for datasets");
-        let received = self.target.dsl().received_props(ds)?;
+        let received = self.target.datasets().received_props(ds)?;
         let style = admin::listing::Style::new(admin::prop::TableKind::Dataset);
         for prop in props {
             let value = received.get(&prop.name);

@@ -8,8 +8,7 @@ use admin::getopt::Parsed;
 use admin::name::{NameKind, check_name, dataset_of, parent_of, pool_of};
 use admin::prop::Types;
 use base::ErrorKind;
-use dsl::DslPool;
-use service::Session;
+use service::{DatasetsWriter, Session};
 
 use super::create::{make_ancestors, place};
 use super::fail::{Fail, Outcome};
@@ -66,7 +65,8 @@ fn rename_snapshot(source: &Target, new: &str, recursive: bool) -> Outcome {
     if new_snap == old_snap {
         return Ok(());
     }
-    let rename = |dsl: &DslPool| dsl.rename_snapshot(fs, old_snap, new_snap, recursive);
+    let rename =
+        |datasets: DatasetsWriter<'_>| datasets.rename_snapshot(fs, old_snap, new_snap, recursive);
     let outcome = source.pool.change_datasets(rename);
     outcome.map_err(|e| match (recursive, e.kind()) {
         (true, ErrorKind::Exists) => Fail::failed(format!(
@@ -107,7 +107,7 @@ fn rename_head(session: &Session, source: &Target, new: &str, ancestors: bool) -
     if ancestors {
         make_ancestors(&pool, new)?;
     }
-    let renamed = pool.change_datasets(|dsl| dsl.rename(old, new));
+    let renamed = pool.change_datasets(|datasets| datasets.rename(old, new));
     renamed.map_err(|e| match e.kind() {
         ErrorKind::NameTooLong => Fail::failed(format!(
             "{what}: the name of a dataset below it would be too long, or too deep"
@@ -125,14 +125,19 @@ pub(super) fn promote(session: &Session, parsed: &Parsed) -> Outcome {
     };
     let clone = open(session, name, Types::FILESYSTEM.or(Types::VOLUME))?;
     let what = format!("cannot promote '{name}'");
-    let origin = clone.dataset().map(|ds| clone.dsl().stats(ds)).transpose();
+    let origin = clone
+        .dataset()
+        .map(|ds| clone.datasets().stats(ds))
+        .transpose();
     let origin = origin
         .map_err(|e| Fail::of(&what, &e))?
         .and_then(|stats| stats.origin);
     let Some(origin) = origin else {
         return Err(Fail::failed(format!("{what}: not a cloned filesystem")));
     };
-    let promoted = clone.pool.change_datasets(|dsl| dsl.promote(name));
+    let promoted = clone
+        .pool
+        .change_datasets(|datasets| datasets.promote(name));
     promoted.map_err(|e| match e.kind() {
         ErrorKind::Exists => {
             let snap = conflict(&clone, &origin).unwrap_or_default();

@@ -48,7 +48,7 @@ pub(super) fn rollback(session: &Session, parsed: &Parsed) -> Outcome {
         remove(target).map_err(|e| Fail::of(format!("cannot destroy '{}'", target.name), &e))?;
     }
     head.pool
-        .change_datasets(|dsl| dsl.rollback(&head.name, Some(name), 0))
+        .change_datasets(|datasets| datasets.rollback(&head.name, name))
         .map_err(|e| match e.kind() {
             ErrorKind::Exists => {
                 Fail::failed(format!("{what}: more recent snapshots or bookmarks exist"))
@@ -76,9 +76,9 @@ fn newer(head: &Target, snapshot: &Target) -> Result<Vec<Target>> {
 }
 
 fn remove(target: &Target) -> Result<()> {
-    target.pool.change_datasets(|dsl| match target.types {
-        Types::SNAPSHOT => dsl.destroy_snapshots(&[&target.name], false),
-        Types::BOOKMARK => dsl.destroy_bookmark(&target.name),
-        _ => dsl.destroy_head(&target.name),
+    target.pool.change_datasets(|datasets| match target.types {
+        Types::SNAPSHOT => datasets.destroy_snapshots(&[&target.name], false),
+        Types::BOOKMARK => datasets.destroy_bookmark(&target.name),
+        _ => datasets.destroy(&target.name),
     })
 }

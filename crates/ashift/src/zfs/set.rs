@@ -140,7 +140,8 @@ fn set_words(error: &Error, changes: &[(String, PropChange)]) -> String {
 
 fn change(target: &Target, changes: &[(String, PropChange)], what: &str) -> Outcome {
     let pool = &target.pool;
-    let outcome = pool.change_datasets(|dsl| dsl.set_props(&target.name, changes.to_vec()));
+    let outcome =
+        pool.change_datasets(|datasets| datasets.set_props(&target.name, changes.to_vec()));
     outcome.map_err(|e| Fail::failed(format!("{what}: {}", set_words(&e, changes))))
 }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use admin::name::{NameKind, check_name, dataset_of, pool_of};
 use admin::prop::Types;
 use base::{ErrorKind, Result};
-use dsl::{DslBookmark, DslDataset, DslPool};
+use dsl::{DslBookmark, DslDataset};
 use phys::ObjsetType;
-use service::{OpenPool, Session};
+use service::{Datasets, OpenPool, Session};
 
 use super::fail::{Fail, Outcome, words};
 
@@ -42,8 +42,8 @@ pub(super) fn type_word(types: Types) -> &'static str {
 }
 
 impl Target {
-    pub(super) fn dsl(&self) -> &Arc<DslPool> {
-        self.pool.dsl()
+    pub(super) fn datasets(&self) -> Datasets<'_> {
+        self.pool.datasets()
     }
 
     /// The dataset; `None` for a bookmark.
@@ -67,7 +67,7 @@ impl Target {
         let Some(ds) = self.dataset().filter(|_| self.is_head()) else {
             return Ok(Vec::new());
         };
-        let snapshots = self.dsl().snapshots(ds)?.into_iter();
+        let snapshots = self.datasets().snapshots(ds)?.into_iter();
         Ok(snapshots
             .map(|(snap, ds)| Target {
                 name: format!("{}@{snap}", self.name),
@@ -83,7 +83,7 @@ impl Target {
         let Some(ds) = self.dataset().filter(|_| self.is_head()) else {
             return Ok(Vec::new());
         };
-        let bookmarks = self.dsl().bookmarks(ds)?.into_iter();
+        let bookmarks = self.datasets().bookmarks(ds)?.into_iter();
         Ok(bookmarks
             .map(|bookmark| Target {
                 name: format!("{}#{}", self.name, bookmark.name),
@@ -99,7 +99,7 @@ impl Target {
         if self.types != Types::FILESYSTEM {
             return Ok(Vec::new());
         }
-        let mut names = self.dsl().children(&self.name)?;
+        let mut names = self.datasets().children(&self.name)?;
         names.sort();
         names.iter().map(|name| find(&self.pool, name)).collect()
     }
@@ -123,12 +123,12 @@ pub(super) fn find(pool: &Arc<OpenPool>, name: &str) -> Result<Target> {
         what,
     };
     if let Some((head, mark)) = name.split_once('#') {
-        let bookmarks = pool.dsl().bookmarks(&*pool.dsl().dataset(head)?)?;
+        let bookmarks = pool.datasets().bookmarks(&*pool.datasets().find(head)?)?;
         let found = bookmarks.into_iter().find(|bookmark| bookmark.name == mark);
         let found = found.ok_or_else(|| base::Error::not_found("no such bookmark"))?;
         return Ok(target(Types::BOOKMARK, What::Bookmark(found)));
     }
-    let ds = pool.dsl().dataset(name)?;
+    let ds = pool.datasets().find(name)?;
     let types = match () {
         () if ds.is_snapshot() => Types::SNAPSHOT,
         () if ds.objset()?.type_() == ObjsetType::Zvol => Types::VOLUME,
@@ -230,7 +230,7 @@ fn name_kind(types: Types) -> NameKind {
 
 /// Whether a dataset of that name exists.
 pub(super) fn exists(pool: &Arc<OpenPool>, name: &str) -> Result<bool> {
-    match pool.dsl().dataset(name) {
+    match pool.datasets().find(name) {
         Ok(_) => Ok(true),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
         Err(e) => Err(e),

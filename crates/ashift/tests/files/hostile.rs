@@ -42,7 +42,7 @@ fn write(fs: &Mount, dir: ObjectId, name: &str, bytes: &[u8]) -> ObjectId {
 fn names_that_are_paths_lead_nowhere() {
     let bench = Bench::new();
     bench.with_spa(|spa| {
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         let root = fs.root();
         let evil = fs.mkdir(root, b"evil", &DIR).unwrap().id;
         let file = write(&fs, evil, "pwned", b"pwned");
@@ -83,7 +83,7 @@ fn names_that_are_paths_lead_nowhere() {
 fn directories_in_themselves_are_entered_once() {
     let bench = Bench::new();
     bench.with_spa(|spa| {
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         let a = fs.mkdir(fs.root(), b"a", &DIR).unwrap().id;
         let b = fs.mkdir(a, b"b", &DIR).unwrap().id;
         write(&fs, b, "file", b"contents");
@@ -150,7 +150,7 @@ fn links_are_not_written_through() {
 fn special_bits_and_devices_come_with_a_only() {
     let bench = Bench::new();
     bench.with_spa(|spa| {
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         let suid = write(&fs, fs.root(), "suid", b"#!");
         let set = |mode, uid| SetAttr {
             mode: Some(mode),
@@ -191,7 +191,7 @@ fn special_bits_and_devices_come_with_a_only() {
 fn deep_trees_end_in_words() {
     let bench = Bench::new();
     bench.with_spa(|spa| {
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         let mut at = fs.root();
         for _ in 0..1100 {
             at = fs.mkdir(at, b"d", &DIR).unwrap().id;

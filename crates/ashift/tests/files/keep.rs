@@ -142,7 +142,7 @@ fn what_cannot_be_kept_is_said_and_the_copy_goes_on() {
         return;
     };
     bench.with_spa(|spa| {
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         for name in ["big1", "big2", "big3", "last"] {
             let create = zpl::Create {
                 mode: 0o4755,

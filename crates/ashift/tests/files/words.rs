@@ -195,7 +195,7 @@ fn errors_of_reading_say_where_in_the_file() {
     bench.run_with(&["cp", "-", "tank:/file"], &bytes);
     bench.run_with(&["cp", "-", "tank:/good"], b"good");
     let place = bench.with_spa(|spa| {
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         let dnode = fs.objset().hold(fs.resolve("file").unwrap()).unwrap();
         dnode.block_pointer(0, BlkId(2)).unwrap().dva[0].offset()
     });

@@ -145,7 +145,7 @@ impl Place {
     /// Writes `bytes` into a new file.
     fn write(&self, dataset: &str, name: &str, bytes: &[u8]) -> base::Result<()> {
         self.with_spa(|spa| {
-            let fs = zpl::mount::mount(spa.dsl(), dataset, false)?;
+            let fs = zpl::mount::mount(spa.parts().dsl(), dataset, false)?;
             let create = zpl::Create {
                 mode: 0o644,
                 uid: 0,
@@ -159,7 +159,7 @@ impl Place {
     /// The names in the root directory of a dataset or snapshot.
     fn files(&self, dataset: &str) -> Vec<String> {
         self.with_spa(|spa| {
-            let fs = zpl::mount::mount(spa.dsl(), dataset, false).unwrap();
+            let fs = zpl::mount::mount(spa.parts().dsl(), dataset, false).unwrap();
             let entries = fs.list(fs.root()).unwrap().into_iter();
             entries
                 .map(|entry| String::from_utf8(entry.name.to_vec()).unwrap())

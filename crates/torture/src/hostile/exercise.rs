@@ -99,7 +99,7 @@ fn look(spa: &Spa, outcome: &mut Outcome) {
 
 /// Datasets and snapshots, at most `2 * DATASETS_MAX`.
 fn names(spa: &Spa, outcome: &mut Outcome) -> Vec<String> {
-    let dsl = spa.dsl();
+    let dsl = spa.parts().dsl();
     let heads = outcome.take(dsl.descendants(&spa.name()));
     let mut names = Vec::new();
     for head in heads.unwrap_or_default().into_iter().take(DATASETS_MAX) {
@@ -114,7 +114,7 @@ fn names(spa: &Spa, outcome: &mut Outcome) -> Vec<String> {
 }
 
 fn dataset(spa: &Spa, name: &str, outcome: &mut Outcome) {
-    let dsl = spa.dsl();
+    let dsl = spa.parts().dsl();
     let Some(ds) = outcome.take(dsl.dataset(name)) else {
         return;
     };
@@ -226,7 +226,7 @@ fn change(spa: &Spa, plan: u64, outcome: &mut Outcome) {
         .filter(|name| !name.contains('@'))
         .collect();
     for name in &heads {
-        if let Some(fs) = outcome.take(mount(spa.dsl(), name, false)) {
+        if let Some(fs) = outcome.take(mount(spa.parts().dsl(), name, false)) {
             change_files(&fs, plan, outcome);
         }
     }
@@ -235,17 +235,17 @@ fn change(spa: &Spa, plan: u64, outcome: &mut Outcome) {
     outcome.take(pool::create_fs(spa, &new, &[]));
     let snaps: Vec<String> = heads.iter().map(|head| format!("{head}@new")).collect();
     for snap in &snaps {
-        outcome.take(spa.dsl().snapshot(&[snap], Vec::new()));
+        outcome.take(spa.parts().dsl().snapshot(&[snap], Vec::new()));
     }
     for name in &heads {
         let number = phys::PropValue::Number(1 << 20);
-        outcome.take(spa.dsl().set_prop(name, "refreservation", number));
+        outcome.take(spa.parts().dsl().set_prop(name, "refreservation", number));
     }
     outcome.take(spa.log_command("zpool hostile"));
     outcome.take(spa.sync());
     if plan & 2 == 0 {
         for name in &heads {
-            outcome.take(spa.dsl().promote(name));
+            outcome.take(spa.parts().dsl().promote(name));
         }
     }
     if plan & 32 != 0 {
@@ -257,7 +257,7 @@ fn change(spa: &Spa, plan: u64, outcome: &mut Outcome) {
 
 /// Scrubs, clones, holds, renames, reserves.
 fn administer(spa: &Spa, names: &[String], outcome: &mut Outcome) {
-    let dsl = spa.dsl();
+    let dsl = spa.parts().dsl();
     outcome.take(spa.scrub());
     let mut slices = 0;
     outcome.take(spa.wait_scan(&mut |_| {
@@ -330,7 +330,7 @@ fn destroy(spa: &Spa, names: &[String], plan: u64, outcome: &mut Outcome) {
     if plan & 8 == 0 {
         names.reverse();
     }
-    let dsl = spa.dsl();
+    let dsl = spa.parts().dsl();
     for round in 0..2 {
         for name in &names {
             if !name.contains('@') {

@@ -87,7 +87,7 @@ fn spare(spa: &Spa) -> Result<()> {
         "tank/spare",
         &[("compression", 2), ("recordsize", SPARE_BYTES)],
     )?;
-    let fs = mount(spa.dsl(), "tank/spare", false)?;
+    let fs = mount(spa.parts().dsl(), "tank/spare", false)?;
     let file = fs.create_file(fs.root(), b"spare", &CREATE)?.id;
     let mut block = vec![0x5a; SPARE_BYTES as usize];
     block[..SPARE_MARK.len()].copy_from_slice(SPARE_MARK);
@@ -96,7 +96,7 @@ fn spare(spa: &Spa) -> Result<()> {
 
 fn files(spa: &Spa) -> Result<()> {
     let mut dice = Dice::new(SEED);
-    let fs = mount(spa.dsl(), "tank/fs", false)?;
+    let fs = mount(spa.parts().dsl(), "tank/fs", false)?;
     let dir = fs.mkdir(fs.root(), b"dir", &CREATE)?.id;
     let deep = fs.mkdir(dir, b"deep", &CREATE)?.id;
     for i in 0..3 {
@@ -124,7 +124,7 @@ fn files(spa: &Spa) -> Result<()> {
 }
 
 fn snapshots(spa: &Spa) -> Result<()> {
-    let dsl = spa.dsl();
+    let dsl = spa.parts().dsl();
     change(spa, "tank/fs", 1)?;
     for (seed, at) in (10..).step_by(2).zip(["a", "b", "c"]) {
         let names = [format!("tank@{at}"), format!("tank/fs@{at}")];
@@ -151,7 +151,7 @@ fn snapshots(spa: &Spa) -> Result<()> {
 fn log(spa: &Spa) -> Result<Mount> {
     change(spa, "tank/fs", 1)?;
     spa.sync()?;
-    let fs = mount(spa.dsl(), "tank/fs", false)?;
+    let fs = mount(spa.parts().dsl(), "tank/fs", false)?;
     let mut dice = Dice::new(SEED);
     for i in 0..12 {
         let name = format!("logged{i}");
@@ -170,7 +170,7 @@ fn log(spa: &Spa) -> Result<Mount> {
 /// Makes and changes some files, so that blocks are allocated and freed.
 fn change(spa: &Spa, name: &str, seed: u64) -> Result<()> {
     let mut dice = Dice::new(seed);
-    let fs = mount(spa.dsl(), name, false)?;
+    let fs = mount(spa.parts().dsl(), name, false)?;
     let file = fs.create_file(fs.root(), format!("file{seed}").as_bytes(), &CREATE)?;
     fs.write(file.id, 0, &dice.bytes(9000))?;
     if let Some(first) = fs.list(fs.root())?.first() {

@@ -48,7 +48,7 @@ impl Bench {
     fn look(&mut self) -> Found {
         let name = self.name.clone();
         let session = self.session();
-        let dsl = session.spa.dsl().clone();
+        let dsl = session.spa.parts().dsl().clone();
         let names = dsl.descendants(&name);
         let mut names = names.unwrap_or_else(|e| panic!("{name}: {e}"));
         names.retain(|head| *head != name);

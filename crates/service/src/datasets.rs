@@ -1,0 +1,184 @@
+//! What commands ask of the datasets of an open pool, and change in them.
+//!
+//! # What it is
+//! [`Datasets`] reads, [`DatasetsWriter`] changes. They pass on to [`DslPool`], without what is for the pool
+//! itself: its syncing, the claiming of logs, its tasks.
+//!
+//! # Errors
+//! Reads give `NotFound`, `Corrupt` and I/O errors; changes also `Exists`, `InvalidInput`, `NoSpace` and
+//! `Suspended`, as the methods of the same names in `dsl` document.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::Result;
+use dsl::{DatasetStats, DslBookmark, DslDataset, DslPool, NewDataset, Prop, PropChange, Space};
+use phys::PropValue;
+
+use crate::open::OpenPool;
+
+/// The datasets of a pool, read.
+#[derive(Clone, Copy)]
+pub struct Datasets<'p>(&'p DslPool);
+
+/// The datasets of a pool, changed. See [`OpenPool::change_datasets`].
+#[derive(Clone, Copy)]
+pub struct DatasetsWriter<'p>(&'p DslPool);
+
+impl OpenPool {
+    /// Its datasets.
+    #[must_use]
+    pub fn datasets(&self) -> Datasets<'_> {
+        Datasets(self.parts().dsl())
+    }
+
+    /// Changes its datasets. After that its history gets the command of the session that has it open, when
+    /// that is closed.
+    ///
+    /// # Errors
+    /// `ReadOnly`; those of `change`.
+    pub fn change_datasets<T>(
+        &self,
+        change: impl FnOnce(DatasetsWriter<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.check_writable()?;
+        let outcome = change(DatasetsWriter(self.parts().dsl()))?;
+        self.note_change();
+        Ok(outcome)
+    }
+}
+
+#[expect(clippy::missing_errors_doc, reason = "the module has them")]
+impl Datasets<'_> {
+    /// A dataset or snapshot by its name.
+    pub fn find(self, name: &str) -> Result<Arc<DslDataset>> {
+        self.0.dataset(name)
+    }
+
+    /// The names of the datasets directly below one.
+    pub fn children(self, name: &str) -> Result<Vec<String>> {
+        self.0.children(name)
+    }
+
+    /// The snapshots of a head, oldest first.
+    pub fn snapshots(self, head: &Arc<DslDataset>) -> Result<Vec<(String, Arc<DslDataset>)>> {
+        self.0.snapshots(head)
+    }
+
+    /// The bookmarks of a head, oldest first.
+    pub fn bookmarks(self, head: &DslDataset) -> Result<Vec<DslBookmark>> {
+        self.0.bookmarks(head)
+    }
+
+    /// What a dataset counts.
+    pub fn stats(self, dataset: &Arc<DslDataset>) -> Result<DatasetStats> {
+        self.0.stats(dataset)
+    }
+
+    /// The properties that are set or inherited.
+    pub fn props(self, dataset: &Arc<DslDataset>) -> Result<BTreeMap<String, Prop>> {
+        self.0.props(dataset)
+    }
+
+    /// The properties that a stream brought.
+    pub fn received_props(self, dataset: &Arc<DslDataset>) -> Result<BTreeMap<String, PropValue>> {
+        self.0.received_props(dataset)
+    }
+
+    /// The holds of a snapshot, with the time of each, in s.
+    pub fn holds(self, snapshot: &Arc<DslDataset>) -> Result<Vec<(String, u64)>> {
+        self.0.holds(snapshot)
+    }
+
+    /// The space written between a snapshot and a later dataset.
+    pub fn space_written(self, old: &Arc<DslDataset>, new: &Arc<DslDataset>) -> Result<Space> {
+        self.0.space_written(old, new)
+    }
+
+    /// The space that destroying a range of snapshots would free.
+    pub fn space_would_free(
+        self,
+        first: &Arc<DslDataset>,
+        last: &Arc<DslDataset>,
+    ) -> Result<Space> {
+        self.0.space_would_free(first, last)
+    }
+}
+
+#[expect(clippy::missing_errors_doc, reason = "the module has them")]
+impl DatasetsWriter<'_> {
+    /// Creates a file system.
+    pub fn create(self, new: NewDataset) -> Result<()> {
+        self.0.create_dataset(new)
+    }
+
+    /// Creates a clone of a snapshot.
+    pub fn clone_snapshot(
+        self,
+        name: &str,
+        origin: &str,
+        props: Vec<(String, PropValue)>,
+    ) -> Result<()> {
+        self.0.clone_dataset(name, origin, props)
+    }
+
+    /// Sets or removes properties of a dataset or snapshot.
+    pub fn set_props(self, name: &str, changes: Vec<(String, PropChange)>) -> Result<()> {
+        self.0.set_props(name, changes)
+    }
+
+    /// Renames a head, with all below it.
+    pub fn rename(self, old: &str, new: &str) -> Result<()> {
+        self.0.rename(old, new)
+    }
+
+    /// Renames a snapshot of a file system, and with `recursive` those of its descendants.
+    pub fn rename_snapshot(self, fs: &str, old: &str, new: &str, recursive: bool) -> Result<()> {
+        self.0.rename_snapshot(fs, old, new, recursive)
+    }
+
+    /// Makes a clone the owner of what it shares with its origin.
+    pub fn promote(self, name: &str) -> Result<()> {
+        self.0.promote(name)
+    }
+
+    /// Takes snapshots, all or none.
+    pub fn snapshot(self, names: &[&str], props: Vec<(String, PropValue)>) -> Result<()> {
+        self.0.snapshot(names, props)
+    }
+
+    /// Returns a head to its newest snapshot, `to`.
+    pub fn rollback(self, name: &str, to: &str) -> Result<()> {
+        self.0.rollback(name, Some(to), 0)
+    }
+
+    /// Destroys a head.
+    pub fn destroy(self, name: &str) -> Result<()> {
+        self.0.destroy_head(name)
+    }
+
+    /// Destroys snapshots, all or none; with `defer`, those in use go with their last use.
+    pub fn destroy_snapshots(self, names: &[&str], defer: bool) -> Result<()> {
+        self.0.destroy_snapshots(names, defer)
+    }
+
+    /// Holds snapshots, all or none.
+    pub fn hold(self, snapshots: &[&str], tag: &str) -> Result<()> {
+        self.0.hold(snapshots, tag)
+    }
+
+    /// Releases holds, all or none.
+    pub fn release(self, snapshots: &[&str], tag: &str) -> Result<()> {
+        self.0.release(snapshots, tag)
+    }
+
+    /// Creates a bookmark of a snapshot or bookmark.
+    pub fn create_bookmark(self, bookmark: &str, source: &str) -> Result<()> {
+        self.0.create_bookmark(bookmark, source)
+    }
+
+    /// Destroys a bookmark.
+    pub fn destroy_bookmark(self, bookmark: &str) -> Result<()> {
+        self.0.destroy_bookmark(bookmark)
+    }
+}
