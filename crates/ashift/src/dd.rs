@@ -1,6 +1,5 @@
 //! `dd`: copies blocks between files, providers and pools.
 
-use std::io::{IsTerminal, Write, stderr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use service::Access;
 use zpl::Create;
 use zpl::mount::Mount;
 
+use crate::caller::{Stream, caller};
 use crate::command::{Command, Entry};
 use crate::failure::{Fail, Outcome};
 use crate::files::{Location, Paths};
@@ -135,7 +135,7 @@ impl Places<'_> {
     fn input(&self, operands: &Operands, from: Option<Target>) -> Result<Box<dyn Input>> {
         let flags = operands.input_flags;
         let (Some(name), Some(from)) = (operands.input.as_deref(), from) else {
-            return Ok(Box::new(HostFile::stdin()?));
+            return Ok(Box::new(HostFile::standard(caller().input_file()?)?));
         };
         Ok(match from {
             Target::Zeros => Box::new(Zeros),
@@ -156,7 +156,9 @@ impl Places<'_> {
 
     fn output(&self, operands: &Operands, to: Option<Target>) -> Result<Box<dyn Output>> {
         let (Some(name), Some(to)) = (operands.output.as_deref(), to) else {
-            return Ok(Box::new(HostFile::stdout()?));
+            return Ok(Box::new(HostFile::standard(
+                caller().output_file(Stream::Out)?,
+            )?));
         };
         Ok(match to {
             Target::Zeros | Target::Random | Target::Null => Box::new(Null),
@@ -389,13 +391,12 @@ impl Observer for Progress<'_> {
         self.told_ns = now;
         let line = progress_line(self.operands.flavour, counts.bytes, now - self.start_ns);
         // On a terminal, erase the rest of a longer previous line.
-        let wipe = if stderr().is_terminal() {
+        let wipe = if caller().is_terminal(Stream::Err) {
             "\u{1b}[K"
         } else {
             ""
         };
         eprint!("\r{line}{wipe}");
-        let _ = stderr().flush();
         self.is_in_line = true;
     }
 }

@@ -11,12 +11,13 @@ mod mount;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use base::ErrorKind;
 use machine::{Machine, Patience, World};
 use service::Pools;
 
+use crate::caller;
 use crate::failure::{Fail, Outcome};
 use crate::say;
 use crate::state::{state_folder, wait_ns};
@@ -28,8 +29,6 @@ pub(crate) use command::MACHINE;
 /// stays.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-static CHOSEN: OnceLock<Option<PathBuf>> = OnceLock::new();
-
 thread_local! {
     static CURRENT: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
 }
@@ -37,16 +36,16 @@ thread_local! {
 /// Records the machine to use: that folder, or that of `$ASHIFT_MACHINE`.
 pub(crate) fn choose(folder: Option<PathBuf>) {
     let named = || {
-        std::env::var_os("ASHIFT_MACHINE")
+        caller::var_os("ASHIFT_MACHINE")
             .filter(|value| !value.is_empty())
             .map(PathBuf::from)
     };
-    let _ = CHOSEN.set(folder.or_else(named));
+    caller::caller().choose(folder.or_else(named));
 }
 
 /// The chosen machine's folder.
 pub(crate) fn chosen() -> Option<PathBuf> {
-    CHOSEN.get().cloned().flatten()
+    caller::caller().machine()
 }
 
 /// The world in which the calling command runs; this host if it runs in none.
@@ -114,10 +113,10 @@ pub(crate) fn in_machine<T: Send>(
     machine: Machine,
     run: impl FnOnce(&Arc<World>) -> T + Send,
 ) -> base::Result<T> {
-    let state = machine.state();
+    let (state, caller) = (machine.state(), caller::caller());
     machine.run(|world| {
         world.set_pools(Box::new(move || Pools::devices_in(&state)));
-        traced(world, || enter(world, run))
+        caller::enter(caller, || traced(world, || enter(world, run)))
     })?
 }
 

@@ -1,5 +1,8 @@
 //! The one binary: `ashift zpool …`, `ashift cp …`, or `zpool …` through a link of that name.
 
+#[macro_use]
+mod caller;
+
 mod bench;
 mod command;
 mod dd;
@@ -170,7 +173,7 @@ fn own_options(args: &mut Vec<String>) -> Outcome<Option<PathBuf>> {
             }
             "-q" | "--quiet" | "--no-progress" => {
                 args.remove(0);
-                progress::turn_off();
+                caller::caller().be_quiet();
             }
             _ => break,
         }

@@ -1,6 +1,5 @@
 //! `phybs`: how long small writes take, by size and offset.
 
-use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use machine::World;
 use measure::phybs::{Options, Pass, Progress, Row, header, parse_size};
 use serde_json::json;
 
+use crate::caller::{Stream, caller};
 use crate::command::{Command, Entry};
 use crate::failure::{Fail, Outcome};
 use crate::gpart::device;
@@ -145,12 +145,10 @@ fn as_json(row: &Row) -> serde_json::Value {
     })
 }
 
-/// Prints and flushes. A closed pipe does not end the measurement.
+/// Prints and flushes.
 pub(crate) fn print(text: &str) {
-    let mut stdout = stdout();
-    let _ = stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush());
+    print!("{text}");
+    caller().flush(Stream::Out);
 }
 
 /// Prints the rows as they come; on a terminal with the progress of the pass.
@@ -165,7 +163,7 @@ impl Table {
         print(&format!("{}\n", header()));
         Table {
             published_tps,
-            is_terminal: stdout().is_terminal(),
+            is_terminal: caller().is_terminal(Stream::Out),
             percent: None,
         }
     }

@@ -7,16 +7,19 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use admin::number::{duration, nice_bytes};
+use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
 use zpl::Filesystem;
+
+use crate::caller::{self, Caller, Stream, caller};
 
 /// How often a line is printed where output is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -31,16 +34,9 @@ const LINE_COLUMNS: u16 = 100;
 /// Bytes in a block of `st_blocks`.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-static IS_OFF: AtomicBool = AtomicBool::new(false);
-
-/// Shows nothing from now on.
-pub(crate) fn turn_off() {
-    IS_OFF.store(true, Ordering::Relaxed);
-}
-
 fn is_off() -> bool {
-    let asked = std::env::var_os("ASHIFT_PROGRESS");
-    IS_OFF.load(Ordering::Relaxed) || asked.is_some_and(|value| value == "off" || value == "0")
+    let asked = caller::var_os("ASHIFT_PROGRESS");
+    caller().is_quiet() || asked.is_some_and(|value| value == "off" || value == "0")
 }
 
 /// A bar for work of `total` units, or of an unknown amount (set later with `set_length`). `unit_bytes`:
@@ -49,9 +45,10 @@ pub(crate) fn progress(total: Option<u64>, unit_bytes: bool) -> ProgressBar {
     if is_off() {
         return ProgressBar::hidden();
     }
-    let is_terminal = io::IsTerminal::is_terminal(&io::stderr());
-    let target = if is_terminal {
-        ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SEC)
+    let terminal = terminal();
+    let is_terminal = terminal.is_some();
+    let target = if let Some(terminal) = terminal {
+        ProgressDrawTarget::term(terminal, DRAWS_PER_SEC)
     } else {
         ProgressDrawTarget::term_like_with_hz(Box::new(Lines::new()), DRAWS_PER_SEC)
     };
@@ -76,6 +73,16 @@ pub(crate) fn progress(total: Option<u64>, unit_bytes: bool) -> ProgressBar {
     ));
     bar.enable_steady_tick(TICK);
     bar
+}
+
+/// The caller's terminal, if stderr is one.
+fn terminal() -> Option<Term> {
+    let caller = caller();
+    if !caller.is_terminal(Stream::Err) {
+        return None;
+    }
+    let file = || caller.output_file(Stream::Err).map(File::from);
+    Some(Term::read_write_pair(file().ok()?, file().ok()?))
 }
 
 /// `1.20G of 3.40G (35%), 120M/s, 00:00:42 left`
@@ -113,6 +120,7 @@ struct Lines(Mutex<LinesState>);
 
 #[derive(Debug)]
 struct LinesState {
+    caller: Arc<Caller>,
     drawn: String,
     printed: Instant,
 }
@@ -120,6 +128,7 @@ struct LinesState {
 impl Lines {
     fn new() -> Lines {
         Lines(Mutex::new(LinesState {
+            caller: caller(),
             drawn: String::new(),
             printed: Instant::now(),
         }))
@@ -170,7 +179,7 @@ impl TermLike for Lines {
             let drawn = std::mem::take(&mut state.drawn);
             let text = drawn.trim();
             if !text.is_empty() && state.printed.elapsed() >= LINE_EVERY {
-                eprintln!("{text}");
+                caller::enter(Arc::clone(&state.caller), || eprintln!("{text}"));
                 state.printed = Instant::now();
             }
         })
@@ -203,7 +212,7 @@ fn count_beside(
         return;
     }
     let bar = bar.downgrade();
-    std::thread::spawn(move || {
+    caller::spawn(move || {
         std::thread::sleep(COUNT_AFTER);
         let is_going_on = || bar.upgrade().is_some_and(|bar| !bar.is_finished());
         if is_going_on()

@@ -7,8 +7,6 @@ use dmu::{FailMode, SuspendEvent};
 
 pub(crate) use crate::progress::progress;
 
-/// Exit code that a shell reports for a program killed by SIGPIPE.
-const SIGPIPE_CODE: i32 = 128 + 13;
 /// Exit code that a shell reports for a program that called `abort`.
 const SIGABRT_CODE: i32 = 128 + 6;
 
@@ -46,14 +44,11 @@ pub(crate) fn suspended(pool: &str, event: &SuspendEvent<'_>) {
 }
 
 /// Ends the program at the first panic of any thread: other threads may be waiting for the panicked one,
-/// and would wait forever. A closed pipe ends it as it ends other programs (`ashift … | head`).
+/// and would wait forever.
 pub(crate) fn end_at_a_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let text = panic.payload_as_str().unwrap_or("(no message)");
-        if text.starts_with("failed printing to std") && text.contains("Broken pipe") {
-            std::process::exit(SIGPIPE_CODE);
-        }
         static IS_ENDING: AtomicBool = AtomicBool::new(false);
         if IS_ENDING.swap(true, Ordering::SeqCst) {
             // Another thread has reported why the program ends, and is ending it.

@@ -8,7 +8,7 @@ use base::{Error, Result};
 /// `$ASHIFT_STATE`, `$XDG_STATE_HOME/ashift` or `~/.local/state/ashift`.
 pub(crate) fn state_folder() -> PathBuf {
     let var = |name| {
-        std::env::var_os(name)
+        crate::caller::var_os(name)
             .filter(|v| !v.is_empty())
             .map(PathBuf::from)
     };
@@ -20,7 +20,7 @@ pub(crate) fn state_folder() -> PathBuf {
 
 /// How long to wait for another command, in ns: `ASHIFT_WAIT`, in seconds.
 pub(crate) fn wait_ns() -> Result<Option<u64>> {
-    let Some(text) = std::env::var_os("ASHIFT_WAIT").filter(|text| !text.is_empty()) else {
+    let Some(text) = crate::caller::var_os("ASHIFT_WAIT").filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
     let secs: Option<f64> = text.to_str().and_then(|text| text.parse().ok());
@@ -31,7 +31,7 @@ pub(crate) fn wait_ns() -> Result<Option<u64>> {
 
 /// Bytes of the block cache of an open pool: `ASHIFT_ARC_BYTES`.
 pub(crate) fn arc_bytes() -> Result<Option<u64>> {
-    let Some(text) = std::env::var_os("ASHIFT_ARC_BYTES") else {
+    let Some(text) = crate::caller::var_os("ASHIFT_ARC_BYTES") else {
         return Ok(None);
     };
     let bytes = text.to_str().and_then(|text| text.parse().ok());

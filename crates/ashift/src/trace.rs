@@ -19,7 +19,7 @@ pub(crate) const VARIABLE: &str = "ASHIFT_TRACE";
 /// # Errors
 /// When that file cannot be written.
 pub(crate) fn traced<T>(world: &World, run: impl FnOnce() -> T) -> Result<T> {
-    let Some(path) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
+    let Some(path) = crate::caller::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
         return Ok(run());
     };
     let start_ns = rt::now_ns();

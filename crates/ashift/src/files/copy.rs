@@ -25,6 +25,7 @@ use super::show::{join, top};
 use super::tree::{Content, Handle, Meta, Names, Tree};
 use super::walk::second_name;
 use super::{ReadError, Run};
+use crate::caller::{self, caller};
 
 /// Bytes read and written at a time.
 const PIECE_BYTES: usize = 4 << 20;
@@ -603,7 +604,7 @@ pub(super) fn to_stdout(tree: &dyn Tree, file: &Handle) -> Result<Result<(), Inc
         return Err(Error::new(ErrorKind::IsDirectory, "a directory"));
     }
     let mut from = tree.open(file, false)?;
-    let mut to = Stream::standard(std::io::stdout())?;
+    let mut to = Stream::standard(caller().output_file(caller::Stream::Out)?);
     let mut piece = BlockBuf::zeroed(PIECE_BYTES);
     Ok(content((&mut *from, &mut to), &meta, &mut piece, |_| ()))
 }
@@ -626,7 +627,7 @@ pub(super) fn from_stdin(
         }
         None => tree.make(dir, name, &of_stdin(), b"")?,
     };
-    let mut from = Stream::standard(std::io::stdin())?;
+    let mut from = Stream::standard(caller().input_file()?);
     let mut to = tree.open(&new, true)?;
     let mut piece = BlockBuf::zeroed(PIECE_BYTES);
     let mut at = 0;

@@ -158,13 +158,12 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// A copy of this process's stdin or stdout.
-    pub(super) fn standard(of: impl std::os::fd::AsFd) -> Result<Stream> {
-        let file = of.as_fd().try_clone_to_owned()?;
-        Ok(Stream {
+    /// stdin or stdout.
+    pub(super) fn standard(file: std::os::fd::OwnedFd) -> Stream {
+        Stream {
             file: file.into(),
             at: 0,
-        })
+        }
     }
 }
 

@@ -27,12 +27,11 @@ mod stat;
 mod tree;
 mod walk;
 
-use std::io::IsTerminal;
-
 use base::{Error, ErrorKind};
 use indicatif::ProgressBar;
 use tree::Tree;
 
+use crate::caller::{Stream, caller};
 use crate::failure::{Fail, Outcome};
 
 pub(crate) use cat::{CAT, SHA256SUM};
@@ -120,7 +119,7 @@ impl Run {
     /// Reports an error with a text of its own.
     fn say(&mut self, text: &str) {
         self.failed = true;
-        let text = show::tame(text, std::io::stderr().is_terminal());
+        let text = show::tame(text, caller().is_terminal(Stream::Err));
         self.bar
             .suspend(|| eprintln!("ashift {}: {text}", self.name));
     }

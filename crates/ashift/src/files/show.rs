@@ -1,11 +1,12 @@
 //! Formatting of files: permissions, dates, paths, JSON.
 
 use std::borrow::Cow;
-use std::io::{IsTerminal, Write};
 
 use admin::number::{Zone, iso_time};
 use serde_json::{Value, json};
 use zpl::{Attr, FileType, Time};
+
+use crate::caller::{self, Stream, caller};
 
 /// The letter of a file type, as in `ls -l` and `find -type`.
 pub(super) fn letter(attr: &Attr, regular: char) -> char {
@@ -81,16 +82,14 @@ pub(super) fn top(operand: &str) -> String {
     }
 }
 
-/// Prints to stdout; a closed pipe ends the program quietly.
+/// Prints to stdout.
 pub(super) fn put(text: &[u8]) {
-    if std::io::stdout().write_all(text).is_err() {
-        std::process::exit(0);
-    }
+    caller::stdout().put(text);
 }
 
 /// Prints a line. Names in it may contain anything: control characters are not sent to a terminal.
 pub(super) fn line(text: &str) {
-    put(tame(text, std::io::stdout().is_terminal()).as_bytes());
+    put(tame(text, caller().is_terminal(Stream::Out)).as_bytes());
     put(b"\n");
 }
 

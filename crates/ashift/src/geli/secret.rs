@@ -7,6 +7,7 @@ use base::{Error, Result};
 use geli::{Components, PASSPHRASE_BYTES_MAX};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
+use crate::caller::caller;
 use crate::geomclass::Call;
 
 /// Whether the components unlock a provider now, or are to unlock it in future.
@@ -58,11 +59,8 @@ pub(super) fn components(call: &Call<'_>, which: Which) -> Result<Components> {
 
 fn read_keyfile(file: &str) -> Result<Vec<u8>> {
     if file == "-" {
-        let mut bytes = Vec::new();
-        io::stdin()
-            .read_to_end(&mut bytes)
-            .map_err(|e| cannot("read keyfile", file, &e))?;
-        return Ok(bytes);
+        let bytes = caller().read_all();
+        return bytes.map_err(|e| cannot("read keyfile", file, &e));
     }
     fs::read(file).map_err(|e| cannot("open keyfile", file, &e))
 }
@@ -72,7 +70,7 @@ fn read_passfiles(files: &[String]) -> Result<Vec<u8>> {
     let mut passphrase = Vec::new();
     for file in files {
         let line = if file == "-" {
-            first_line(&mut io::stdin().lock())
+            first_line(&mut *caller().input())
         } else {
             let open = File::open(file).map_err(|e| cannot("open passfile", file, &e))?;
             first_line(&mut BufReader::new(open))

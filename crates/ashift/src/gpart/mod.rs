@@ -3,7 +3,6 @@
 pub(crate) mod device;
 mod json;
 
-use std::io::Read;
 use std::sync::Arc;
 
 use admin::getopt::{self, OptSpec, Parsed};
@@ -14,6 +13,7 @@ use gpart::listing::{self, Show};
 use gpart::{Backup, Era, NewPartition, Scheme, Shape, Table, Wish, align};
 use machine::{Holder, World};
 
+use crate::caller::caller;
 use crate::command::{self, Command, Entry, verb};
 use crate::failure::{Fail, Outcome};
 
@@ -437,8 +437,7 @@ impl Call {
     }
 
     fn restore(&self) -> Result<()> {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text)?;
+        let text = std::io::read_to_string(&mut *caller().input())?;
         let backup = Backup::parse(&text)?;
         let mut targets = Vec::new();
         // check all before writing the first one

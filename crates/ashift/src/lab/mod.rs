@@ -13,6 +13,7 @@ use lab::Experiment;
 use lab::run::{Event, Options};
 use machine::HostProfile;
 
+use crate::caller;
 use crate::command::{Command, Entry, Table, verb};
 use crate::failure::{Fail, Outcome};
 use options::RunOptions;
@@ -283,5 +284,5 @@ fn say(case: &str, command: &str, answer: &lab::Answer) {
     for complaint in answer.complaints.lines() {
         text.push_str(&format!("{complaint}\n"));
     }
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = caller::stdout().write_all(text.as_bytes());
 }

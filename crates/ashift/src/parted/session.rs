@@ -1,6 +1,5 @@
 //! The device that parted works on, and its table: read when it is first needed, written with each change.
 
-use std::io::{BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
 use base::ErrorKind;
@@ -11,6 +10,7 @@ use gpart::{Era, Shape, Table};
 use machine::{Holder, World};
 
 use super::{Options, fail};
+use crate::caller::caller;
 use crate::failure::{Fail, Outcome};
 use crate::gpart::device;
 
@@ -170,7 +170,7 @@ impl<'a> Session<'a> {
     }
 
     pub(super) fn is_asking(&self) -> bool {
-        !self.options.is_script && std::io::stdin().is_terminal()
+        !self.options.is_script && caller().reads_terminal()
     }
 
     /// Asks for confirmation; without a terminal, or with `-s`, the answer is `otherwise`.
@@ -183,9 +183,8 @@ impl<'a> Session<'a> {
             return Fail::exit(1);
         }
         eprint!("Yes/No? ");
-        let _ = std::io::stderr().flush();
         let mut answer = String::new();
-        let _ = std::io::stdin().lock().read_line(&mut answer);
+        let _ = caller().input().read_line(&mut answer);
         match answer.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => Ok(()),
             _ => Fail::exit(1),

@@ -334,7 +334,7 @@ fn decompress(
         }
         size += SECTOR;
     }
-    if std::env::var_os("ZDB_NO_ZLE").is_some() {
+    if crate::caller::var_os("ZDB_NO_ZLE").is_some() {
         return Ok(None);
     }
     let mut size = lsize;

@@ -5,12 +5,13 @@
 //! `dump_uberblock`).
 
 use std::fmt::Write as _;
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, Write};
 
 use admin::number::{date_time, nice_number};
 use phys::{BlkPtrPhys, UberblockPhys};
 
 use super::request::Request;
+use crate::caller::{Stdout, stdout};
 
 /// `histo_stars`: the length of the longest bar of a histogram.
 const BAR_WIDTH: u64 = 40;
@@ -30,7 +31,7 @@ pub(super) struct Printer {
 impl Printer {
     pub(super) fn new(request: &Request) -> Printer {
         Printer {
-            out: BufWriter::new(io::stdout()),
+            out: BufWriter::new(stdout()),
             is_exact: request.has('P'),
             has_all_dvas: request.level('d') > 5,
             has_long_pointers: request.level('b') >= 6,

@@ -3,7 +3,6 @@
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_import`, `do_import`), lib/libzutil/zutil_import.c.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +20,7 @@ use vdev::import::FoundPool;
 
 use super::props::pool_change;
 use super::{Fail, Outcome, refuse_options};
+use crate::caller::{Stream, caller};
 
 /// The parsed options.
 struct Request {
@@ -50,7 +50,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         .importable(&providers, request.wants_destroyed)?;
     if pools.is_empty() && args.operands.is_empty() && !args.has('j') {
         eprintln!("no pools available to import");
-        if args.value('d').is_none() && std::io::stderr().is_terminal() {
+        if args.value('d').is_none() && caller().is_terminal(Stream::Err) {
             eprintln!("(pools on image files are found with 'zpool import -d FOLDER')");
         }
         return Ok(());

@@ -16,6 +16,7 @@ use super::list::{
     Repeat, name_style, pool_names, repeated_code, split_repeat, stamp, styles, time_stamp,
 };
 use super::{Fail, Outcome, refuse_options};
+use crate::caller::{Stream, caller};
 
 /// The width of what is not a terminal, in characters.
 const NO_TERMINAL_WIDTH: usize = 999;
@@ -182,11 +183,7 @@ fn read(session: &Session, given: &[String]) -> Result<Vec<PoolIo>, Fail> {
 
 /// Width and height of the terminal; `None` if the output goes elsewhere.
 fn screen() -> Option<(usize, usize)> {
-    if !std::io::IsTerminal::is_terminal(&std::io::stdout()) {
-        return None;
-    }
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-    (size.ws_row > 0).then_some((size.ws_col.into(), size.ws_row.into()))
+    caller().screen(Stream::Out)
 }
 
 /// Printing again and again.

@@ -8,14 +8,13 @@
 //! # Source
 //! OpenZFS module/zfs/dsl_scan.c, cmd/zpool/zpool_main.c (`zpool_do_scrub`).
 
-use std::io::IsTerminal;
-
 use admin::getopt::Parsed;
 use admin::number::{duration, nice_bytes};
 use service::{Scrubbed, Session};
 
 use super::list::{pool_names, repeated_code};
 use super::{Fail, Outcome, refuse_options};
+use crate::caller::{Stream, caller};
 
 /// `zpool scrub`.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
@@ -118,7 +117,7 @@ fn tell(scrubbed: &Scrubbed, wanted: Wanted) {
             (errors > 0 || scrubbed.repaired_bytes > 0, text)
         }
     };
-    if is_news || std::io::stdout().is_terminal() {
+    if is_news || caller().is_terminal(Stream::Out) {
         println!("{outcome}");
     }
     for finding in &scrubbed.findings {

@@ -1,6 +1,6 @@
 //! Files, devices and pipes of this host as input or output of `dd`.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use base::{Error, ErrorKind, Result};
@@ -116,21 +116,11 @@ impl HostFile {
         Ok(file)
     }
 
-    /// Standard input.
+    /// Standard input or output.
     ///
     /// # Errors
     /// What the host says.
-    pub fn stdin() -> Result<HostFile> {
-        let fd = std::io::stdin().as_fd().try_clone_to_owned()?;
-        HostFile::new(fd, Flags::default())
-    }
-
-    /// Standard output.
-    ///
-    /// # Errors
-    /// What the host says.
-    pub fn stdout() -> Result<HostFile> {
-        let fd = std::io::stdout().as_fd().try_clone_to_owned()?;
+    pub fn standard(fd: OwnedFd) -> Result<HostFile> {
         HostFile::new(fd, Flags::default())
     }
 
