@@ -23,11 +23,22 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, LineWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
+use std::time::Duration;
 
+use jiff::tz::TimeZone;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use service::Keeper;
+
+/// Exit code that a shell reports for a program killed by SIGINT.
+const SIGINT_CODE: u8 = 128 + 2;
 /// Exit code that a shell reports for a program killed by SIGPIPE.
 const SIGPIPE_CODE: u8 = 128 + 13;
+
+/// How often a command that waits looks whether its client is gone, in ns.
+const CHECK_NS: u64 = 50_000_000;
 
 /// Prints to the caller's stdout.
 macro_rules! print {
@@ -77,6 +88,11 @@ pub(crate) struct Caller {
     client: Option<Client>,
     machine: OnceLock<Option<PathBuf>>,
     is_quiet: AtomicBool,
+    pub(crate) zone: OnceLock<TimeZone>,
+    /// The thread that runs a client's command.
+    thread: OnceLock<ThreadId>,
+    /// The exit code with which the command is to end as soon as it can; 0 if it is not.
+    ending: AtomicU8,
 }
 
 /// What a client gives with a command.
@@ -84,10 +100,14 @@ pub(crate) struct Client {
     /// stdin, stdout, stderr
     pub(crate) streams: [OwnedFd; 3],
     pub(crate) environment: BTreeMap<OsString, OsString>,
+    /// The state folder of this process.
+    pub(crate) state: PathBuf,
+    /// What keeps the pools open.
+    pub(crate) keeper: Arc<Keeper>,
 }
 
 /// The payload of the unwinding that ends a command of a client, with its exit code.
-pub(crate) struct Ended(pub(crate) u8);
+struct Ended(u8);
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Caller>>> = const { RefCell::new(None) };
@@ -104,6 +124,9 @@ pub(crate) fn caller() -> Arc<Caller> {
             client: None,
             machine: OnceLock::new(),
             is_quiet: AtomicBool::new(false),
+            zone: OnceLock::new(),
+            thread: OnceLock::new(),
+            ending: AtomicU8::new(0),
         })
     };
     let current = CURRENT.with_borrow(Clone::clone);
@@ -123,15 +146,66 @@ pub(crate) fn enter<T>(caller: Arc<Caller>, run: impl FnOnce() -> T) -> T {
     run()
 }
 
+/// Runs a client's command in this thread, and returns its exit code.
+pub(crate) fn run(caller: &Arc<Caller>, command: impl FnOnce() -> u8) -> u8 {
+    let _ = caller.thread.set(std::thread::current().id());
+    let act = || {
+        let code = enter(Arc::clone(caller), command);
+        caller.flush(Stream::Out);
+        code
+    };
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+    outcome.unwrap_or_else(|payload| match payload.downcast::<Ended>() {
+        Ok(ended) => ended.0,
+        Err(payload) => std::panic::resume_unwind(payload),
+    })
+}
+
 /// Starts a thread that works for the caller of this one.
 pub(crate) fn spawn(run: impl FnOnce() + Send + 'static) {
     let caller = caller();
     std::thread::spawn(move || enter(caller, run));
 }
 
+/// Ends the command if its client is gone. For what takes long and prints nothing.
+pub(crate) fn check() {
+    caller().end_if_asked();
+}
+
+/// Waits so long, in ns, or until the client is gone.
+pub(crate) fn sleep_ns(ns: u64) {
+    let end_ns = rt::now_ns().saturating_add(ns);
+    loop {
+        check();
+        let left_ns = end_ns.saturating_sub(rt::now_ns());
+        if left_ns == 0 {
+            return;
+        }
+        rt::sleep_ns(left_ns.min(CHECK_NS));
+    }
+}
+
+/// Waits until a stream that a client gave can be read, or until the client is gone: it would read what the next
+/// program is to get.
+pub(crate) fn wait_for(stream: &impl AsFd) {
+    if caller().client.is_none() {
+        return;
+    }
+    let timeout = Timespec::try_from(Duration::from_nanos(CHECK_NS)).ok();
+    loop {
+        check();
+        let mut waiting = [PollFd::new(stream, PollFlags::IN)];
+        match rustix::event::poll(&mut waiting, timeout.as_ref()) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            _ => return,
+        }
+    }
+}
+
 /// What the macros for printing do.
 pub(crate) fn put(stream: Stream, text: fmt::Arguments<'_>) {
     let caller = caller();
+    caller.end_if_asked();
     let outcome = caller.stream(stream).write_fmt(text);
     caller.check(stream, outcome);
 }
@@ -176,7 +250,7 @@ impl Write for Stdout {
 
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (is_client, machine) = (self.is_client(), self.machine());
+        let (is_client, machine) = (self.client.is_some(), self.machine());
         let mut text = f.debug_struct("Caller");
         text.field("is_client", &is_client)
             .field("machine", &machine);
@@ -198,12 +272,20 @@ impl Caller {
             client: Some(client),
             machine: OnceLock::new(),
             is_quiet: AtomicBool::new(false),
+            zone: OnceLock::new(),
+            thread: OnceLock::new(),
+            ending: AtomicU8::new(0),
         }))
     }
 
-    /// Whether it is a client of this process.
-    pub(crate) fn is_client(&self) -> bool {
-        self.client.is_some()
+    /// What a client of this process gave; `None` if the process itself was called.
+    pub(crate) fn as_client(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+
+    /// The client is gone: its command ends at its next [`check`].
+    pub(crate) fn hang_up(&self) {
+        self.ending.store(SIGINT_CODE, Ordering::Relaxed);
     }
 
     /// Records the machine in which its commands run; `None`: on this host.
@@ -320,12 +402,20 @@ impl Caller {
         }
     }
 
-    /// Ends the command at once.
-    pub(crate) fn end(&self, code: u8) -> ! {
-        if self.is_client() {
+    /// Ends the command: at once, or if another thread of it than its first calls this, at the next [`check`].
+    fn end(&self, code: u8) {
+        if self.client.is_none() {
+            std::process::exit(code.into());
+        }
+        self.ending.store(code, Ordering::Relaxed);
+        self.end_if_asked();
+    }
+
+    fn end_if_asked(&self) {
+        let code = self.ending.load(Ordering::Relaxed);
+        if code != 0 && self.thread.get() == Some(&std::thread::current().id()) {
             std::panic::resume_unwind(Box::new(Ended(code)));
         }
-        std::process::exit(code.into());
     }
 }
 
@@ -335,9 +425,13 @@ mod tests {
 
     fn client(streams: [OwnedFd; 3]) -> Arc<Caller> {
         let environment = BTreeMap::from([("HOME".into(), "/nowhere".into())]);
+        let state = tempfile::tempdir().unwrap().keep();
+        let pools = crate::session::pools_of_host(state.clone()).unwrap();
         let client = Client {
             streams,
             environment,
+            state,
+            keeper: Keeper::new(pools),
         };
         Caller::client(client).unwrap()
     }
@@ -358,8 +452,7 @@ mod tests {
         typed.write_all(b"yes\nno\n").unwrap();
         drop(typed);
         let caller = client([input.into(), writer.into(), null()]);
-        let other = Arc::clone(&caller);
-        enter(caller, || {
+        let code = run(&caller, || {
             assert_eq!(var_os("HOME").unwrap(), "/nowhere");
             assert_eq!(var_os("PATH"), None);
             let mut line = String::new();
@@ -373,12 +466,15 @@ mod tests {
             });
             receiver.recv().unwrap();
             assert_eq!(super::caller().read_all().unwrap(), b"no\n");
+            print!("no end");
+            7
         });
+        assert_eq!(code, 7);
         assert!(CURRENT.with_borrow(Option::is_none));
-        drop(other);
+        drop(caller);
         let mut said = String::new();
         reader.read_to_string(&mut said).unwrap();
-        assert_eq!(said, "yes\n1\na thread of 5 words\n");
+        assert_eq!(said, "yes\n1\na thread of 5 words\nno end");
     }
 
     #[test]
@@ -386,9 +482,11 @@ mod tests {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let caller = client([null(), writer.into(), null()]);
-        let ended = std::panic::catch_unwind(|| enter(caller, || println!("a line")));
-        let ended = ended.unwrap_err().downcast::<Ended>().ok().unwrap();
-        assert_eq!(ended.0, SIGPIPE_CODE);
+        let code = run(&caller, || {
+            println!("a line");
+            unreachable!("it is ended");
+        });
+        assert_eq!(code, SIGPIPE_CODE);
         assert!(CURRENT.with_borrow(Option::is_none));
     }
 
@@ -397,9 +495,12 @@ mod tests {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let (mut reader, writer) = io::pipe().unwrap();
         let caller = client([null(), full.into(), writer.into()]);
-        let ended = std::panic::catch_unwind(|| enter(caller, || println!("a line")));
-        let ended = ended.unwrap_err().downcast::<Ended>().ok().unwrap();
-        assert_eq!(ended.0, 1);
+        let code = run(&caller, || {
+            println!("a line");
+            unreachable!("it is ended");
+        });
+        assert_eq!(code, 1);
+        drop(caller);
         let mut said = String::new();
         reader.read_to_string(&mut said).unwrap();
         assert_eq!(

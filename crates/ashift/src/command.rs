@@ -83,6 +83,8 @@ pub(crate) struct Entry {
     /// Whether it runs in the machine that was chosen, if any. The others ask for no provider, or find their
     /// machine themselves.
     pub(crate) is_in_world: bool,
+    /// Whether it works on pools, and so is run by the process that holds them, if there is one.
+    pub(crate) is_held: bool,
     /// Whether it replaces a tool of the same name, also on files and devices of the host. (`cp`, `ls` and so on
     /// do not: a link of that name would hide the host's own.)
     pub(crate) is_tool: bool,
@@ -121,6 +123,7 @@ impl Command<Entry> {
             lead: None,
             misused: 2,
             is_in_world: true,
+            is_held: false,
             is_tool: false,
         };
         Command { name, about, run }
@@ -184,6 +187,12 @@ impl Command<Entry> {
     /// It replaces a tool of the same name.
     pub(crate) const fn tool(mut self) -> Command<Entry> {
         self.run.is_tool = true;
+        self
+    }
+
+    /// The process that holds the pools runs it, if there is one.
+    pub(crate) const fn held(mut self) -> Command<Entry> {
+        self.run.is_held = true;
         self
     }
 

@@ -1,5 +1,6 @@
 //! `dd`: copies blocks between files, providers and pools.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use service::Access;
 use zpl::Create;
 use zpl::mount::Mount;
 
-use crate::caller::{Stream, caller};
+use crate::caller::{self, Stream, caller};
 use crate::command::{Command, Entry};
 use crate::failure::{Fail, Outcome};
 use crate::files::{Location, Paths};
@@ -135,7 +136,7 @@ impl Places<'_> {
     fn input(&self, operands: &Operands, from: Option<Target>) -> Result<Box<dyn Input>> {
         let flags = operands.input_flags;
         let (Some(name), Some(from)) = (operands.input.as_deref(), from) else {
-            return Ok(Box::new(HostFile::standard(caller().input_file()?)?));
+            return Ok(Box::new(Stdin::new()?));
         };
         Ok(match from {
             Target::Zeros => Box::new(Zeros),
@@ -381,6 +382,7 @@ impl Observer for Progress<'_> {
     }
 
     fn block_done(&mut self, counts: &Counts) {
+        caller::check();
         if self.operands.status != Status::Progress {
             return;
         }
@@ -398,5 +400,34 @@ impl Observer for Progress<'_> {
         };
         eprint!("\r{line}{wipe}");
         self.is_in_line = true;
+    }
+}
+
+/// The caller's stdin.
+struct Stdin {
+    file: HostFile,
+    /// For waiting.
+    fd: OwnedFd,
+}
+
+impl Stdin {
+    fn new() -> Result<Stdin> {
+        let fd = caller().input_file()?;
+        Ok(Stdin {
+            file: HostFile::standard(fd.try_clone()?)?,
+            fd,
+        })
+    }
+}
+
+impl Input for Stdin {
+    fn read(&mut self, block: &mut [u8]) -> Result<usize> {
+        caller::wait_for(&self.fd);
+        self.file.read(block)
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<u64> {
+        caller::wait_for(&self.fd);
+        self.file.skip(bytes)
     }
 }

@@ -71,6 +71,11 @@ pub(crate) fn entered() -> Arc<World> {
     world.expect("commands that use pools are run in a world")
 }
 
+/// Whether the calling command was started in a world.
+pub(crate) fn is_entered() -> bool {
+    CURRENT.with_borrow(Option::is_some)
+}
+
 /// Whether the calling command runs in a machine of emulated drives.
 pub(crate) fn is_machine() -> bool {
     CURRENT.with_borrow(|world| world.as_ref().is_some_and(|world| world.is_machine()))
@@ -79,7 +84,7 @@ pub(crate) fn is_machine() -> bool {
 /// Runs a command in its world: that of the calling command, the chosen machine, or this host. What is to
 /// be kept of the world is saved when the command ends.
 pub(crate) fn with_world(run: impl FnOnce() -> Outcome + Send) -> Outcome {
-    if CURRENT.with_borrow(Option::is_some) {
+    if is_entered() {
         return run();
     }
     let mut failed = None;

@@ -3,6 +3,7 @@
 #[macro_use]
 mod caller;
 
+mod background;
 mod bench;
 mod command;
 mod dd;
@@ -15,6 +16,7 @@ mod geli;
 mod geomclass;
 mod gnop;
 mod gpart;
+mod holder;
 mod identify;
 mod lab;
 mod links;
@@ -43,26 +45,26 @@ const ASHIFT: Table<Entry> = Table {
     program: "ashift",
     commands: &[
         demo::DEMO,
-        zpool::ZPOOL,
-        zfs::ZFS,
-        zdb::ZDB,
-        files::CP,
-        files::LS,
-        files::CAT,
-        files::FIND,
-        files::STAT,
-        files::DU,
-        files::DF,
-        files::SHA256SUM,
-        files::MKDIR,
-        files::RMDIR,
-        files::RM,
-        files::MV,
-        files::LN,
-        files::TOUCH,
-        files::TRUNCATE,
-        files::CHMOD,
-        files::CHOWN,
+        zpool::ZPOOL.held(),
+        zfs::ZFS.held(),
+        zdb::ZDB.held(),
+        files::CP.held(),
+        files::LS.held(),
+        files::CAT.held(),
+        files::FIND.held(),
+        files::STAT.held(),
+        files::DU.held(),
+        files::DF.held(),
+        files::SHA256SUM.held(),
+        files::MKDIR.held(),
+        files::RMDIR.held(),
+        files::RM.held(),
+        files::MV.held(),
+        files::LN.held(),
+        files::TOUCH.held(),
+        files::TRUNCATE.held(),
+        files::CHMOD.held(),
+        files::CHOWN.held(),
         machine::MACHINE,
         drives::DRIVES,
         gpart::GPART,
@@ -71,12 +73,13 @@ const ASHIFT: Table<Entry> = Table {
         parted::PARTED,
         identify::CAMCONTROL,
         identify::DISKINFO,
-        dd::DD,
+        dd::DD.held(),
         phybs::PHYBS,
         diskmark::DISKMARK,
         lab::LAB,
         bench::BENCH,
         links::LINKS,
+        holder::SERVE,
     ],
 };
 
@@ -115,11 +118,32 @@ fn main() -> ExitCode {
     let own = own.unwrap_or_else(|| OsString::from("ashift"));
     let own = Path::new(&own).file_name().unwrap_or_default();
     let own = own.to_string_lossy();
-    match start(&own).map_err(|fail| fail.say(&format!("{own}: "))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Fail::Said(code)) => ExitCode::from(code),
-        Err(_) => ExitCode::from(2),
+    let code = exit_code(start(&own), &format!("{own}: "));
+    caller::caller().flush(caller::Stream::Out);
+    ExitCode::from(code)
+}
+
+/// Reports why a command failed, if that has not been done, and returns its exit code.
+fn exit_code(outcome: Outcome, lead: &str) -> u8 {
+    match outcome.map_err(|fail| fail.say(lead)) {
+        Ok(()) => 0,
+        Err(Fail::Said(code)) => code,
+        Err(_) => 2,
     }
+}
+
+/// Runs a command for a client of this process, and returns its exit code. `words`: the name of a command, and its
+/// arguments.
+fn run_for_client(words: &[String]) -> u8 {
+    let settings = check_settings();
+    exit_code(settings.and_then(|()| run_words(words)), "ashift: ")
+}
+
+/// Refuses an environment that cannot be used.
+fn check_settings() -> Outcome {
+    let settings = state::wait_ns().and_then(|_| state::arc_bytes());
+    settings.map_err(|error| Fail::Exits(2, error.to_string()))?;
+    Ok(())
 }
 
 /// Runs the program under a name, which may be that of a command.
@@ -129,8 +153,7 @@ fn start(own: &str) -> Outcome {
         arg.into_string().map_err(not_utf8)
     });
     let mut args: Vec<String> = args.collect::<Outcome<_>>()?;
-    let settings = state::wait_ns().and_then(|_| state::arc_bytes());
-    settings.map_err(|error| Fail::Exits(2, error.to_string()))?;
+    check_settings()?;
     if let Some(command) = ASHIFT.find(own) {
         machine::choose(None);
         return run(command, &args);
@@ -187,8 +210,18 @@ pub(crate) fn run_words(words: &[String]) -> Outcome {
     run(command, rest)
 }
 
-/// Runs a command where its names are to be looked for.
+/// Runs a command where its names are to be looked for: in the holder of the pools, if there is one.
 fn run(command: &Command<Entry>, args: &[String]) -> Outcome {
+    if command.run.is_held
+        && caller::caller().as_client().is_none()
+        && machine::chosen().is_none()
+        && !machine::is_entered()
+    {
+        let words = [&[command.name.to_owned()], args].concat();
+        if let Some(outcome) = holder::forward(&state::state_folder(), &words) {
+            return outcome;
+        }
+    }
     match command.run.is_in_world {
         true => machine::with_world(|| command.act(args)),
         false => command.act(args),

@@ -9,6 +9,7 @@ use indicatif::ProgressBar;
 use machine::World;
 use service::{Access, Environment, Observer, Pools, Progress, Session};
 
+use crate::caller::{self, caller};
 use crate::machine::{current, entered};
 use crate::say::{self, progress};
 use crate::state::{arc_bytes, state_folder, wait_ns};
@@ -32,7 +33,16 @@ fn pools(state: PathBuf, world: Arc<World>) -> Pools {
         arc_bytes: arc_bytes().unwrap_or_default(),
         observer: Arc::new(Stderr),
     };
-    Pools::new(state, world, environment)
+    let pools = Pools::new(state, world, environment);
+    match caller().as_client() {
+        Some(client) => pools.kept_by(Arc::clone(&client.keeper)),
+        None => pools,
+    }
+}
+
+/// The pools of this host, for its holder.
+pub(crate) fn pools_of_host(state: PathBuf) -> Result<Pools> {
+    Ok(pools(state, current()?))
 }
 
 /// Reports on stderr.
@@ -62,6 +72,7 @@ struct Shown(ProgressBar);
 
 impl Shown {
     fn update(&self, done: u64, total: u64) {
+        caller::check();
         self.0.set_length(total);
         self.0.set_position(done);
     }

@@ -5,8 +5,13 @@ use std::path::PathBuf;
 
 use base::{Error, Result};
 
-/// `$ASHIFT_STATE`, `$XDG_STATE_HOME/ashift` or `~/.local/state/ashift`.
+use crate::caller::caller;
+
+/// That of the holder that runs the command; otherwise `$ASHIFT_STATE`, `$XDG_STATE_HOME/ashift` or `~/.local/state/ashift`.
 pub(crate) fn state_folder() -> PathBuf {
+    if let Some(client) = caller().as_client() {
+        return client.state.clone();
+    }
     let var = |name| {
         crate::caller::var_os(name)
             .filter(|v| !v.is_empty())

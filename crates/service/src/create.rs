@@ -9,7 +9,6 @@ use zpl::NewFilesystem;
 
 use crate::facts::Facts;
 use crate::failure::{Attempt, Failure, Outcome, Reason};
-use crate::held::Access;
 use crate::io_stats::begin_past;
 use crate::session::Session;
 
@@ -37,8 +36,8 @@ impl Session {
     ) -> Outcome<()> {
         let failed = |error: Error| Failure::new(Attempt::Create, pool, error);
         let record = Failure::of(Attempt::Record, pool);
-        let locked = self.held.lock(&self.pools, pool, Access::Write);
-        let _lock = locked.map_err(|e| Failure::new(Attempt::Create, pool, Reason::InUse(e)))?;
+        let locked = self.lock_new(pool);
+        let lock = locked.map_err(|reason| Failure::new(Attempt::Create, pool, reason))?;
         if self.pools.is_imported(pool).map_err(&record)? {
             // Created by the session that held the lock.
             return Err(Failure::new(Attempt::Create, pool, Reason::NameTaken));
@@ -72,7 +71,9 @@ impl Session {
         };
         self.pools.remember(&spa, &facts).map_err(record)?;
         spa.close().map_err(failed)?;
-        begin_past(&self.pools, &spa).map_err(failed)
+        begin_past(&self.pools, &spa).map_err(failed)?;
+        drop((spa, lock));
+        self.keep_open(pool).map_err(failed)
     }
 
     fn open_top(&self, pool: &str, top: &TopSpec<PoolDevice>) -> Result<TopSpec<NewDevice>> {

@@ -18,7 +18,6 @@ use zio::AllocClass;
 
 use crate::facts::Facts;
 use crate::failure::{Attempt, Failure, Reason};
-use crate::held::Access;
 use crate::io_stats;
 use crate::kept_errors;
 use crate::pool_change::{self, PoolChange};
@@ -134,8 +133,7 @@ impl Session {
             let name = if is_foreign { &found.name } else { name };
             Failure::new(Attempt::Import, name, reason)
         })?;
-        let lock = self.held.lock(&self.pools, name, Access::Write);
-        let _lock = lock.map_err(|e| failed(Reason::InUse(e)))?;
+        let lock = self.lock_new(name).map_err(failed)?;
         // Meanwhile another session may have imported this pool, or another one with its name.
         let is_free = self.pools.is_name_free(name, Some(found.guid));
         if !is_free.map_err(&record)? {
@@ -158,7 +156,9 @@ impl Session {
         });
         let finished = spa.and_then(|spa| self.finish_import(&spa, import));
         finished.map_err(|e| failed(Reason::Error(e)))?;
-        self.forget_moved(name, guid).map_err(record)
+        self.forget_moved(name, guid).map_err(record)?;
+        drop(lock);
+        self.keep_open(name).map_err(|e| failed(Reason::Error(e)))
     }
 
     /// Locks the devices of a pool and reads their labels again, which may have changed meanwhile.

@@ -30,7 +30,7 @@ impl Session {
             Err(error) => return Err(Failure::new(Attempt::Open, pool, error)),
         };
         if open.is_readonly() {
-            open.close().map_err(record)?;
+            open.leave().map_err(record)?;
         } else {
             self.log(&open).map_err(record)?;
             open.export().map_err(Failure::of(Attempt::Export, pool))?;

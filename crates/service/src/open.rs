@@ -1,17 +1,21 @@
 //! A pool that a session has open, and opening it.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
-use base::{Context, Error, ErrorKind, Result, Txg};
+use base::{Context, Error, ErrorKind, ObjectId, Result, Txg};
 use machine::{Holder, Patience};
 use nvpair::NvList;
 use phys::feature::Feature;
+use rt::Mutex;
 use spa::{ImportOptions, Spa, device_paths};
+use zpl::mount::{Mount, mount};
 
 use crate::facts::Facts;
 use crate::held::{Access, Held, PoolLock};
 use crate::io_stats::{Publisher, forget_io, keep_io};
+use crate::keeper::Use;
 use crate::kept_errors;
 use crate::pool_change::{self, PoolChange};
 use crate::pools::Pools;
@@ -20,18 +24,18 @@ use crate::pools::Pools;
 /// end.
 const DEVICES_WAIT_NS: u64 = 10_000_000_000;
 
-/// A pool that one session has open and locked.
-pub struct OpenPool {
+/// A pool that is open and locked.
+pub(crate) struct Opened {
     spa: Arc<Spa>,
     publisher: Publisher,
     facts: Facts,
     pools: Pools,
-    /// Whether its history gets the session's command.
-    is_changed: AtomicBool,
+    /// Its file systems that sessions have open, by dataset; only if the pool is kept open.
+    mounts: Mutex<BTreeMap<ObjectId, Weak<Mount>>>,
     _lock: PoolLock,
 }
 
-impl Drop for OpenPool {
+impl Drop for Opened {
     /// Keeps the errors met and the I/O counted, unless the pool is no longer imported here.
     fn drop(&mut self) {
         let name = self.spa.name();
@@ -53,17 +57,42 @@ impl Drop for OpenPool {
     }
 }
 
+/// A session's use of an open pool: of one that is kept open, or of its own.
+pub struct OpenPool {
+    // Declared first, so that the pool is closed before its slot is given back.
+    opened: Arc<Opened>,
+    shares: Option<Use>,
+    pools: Pools,
+    /// Whether its history gets the session's command.
+    is_changed: AtomicBool,
+}
+
 impl OpenPool {
+    pub(crate) fn new(opened: Arc<Opened>, pools: &Pools, shares: Option<Use>) -> OpenPool {
+        OpenPool {
+            opened,
+            shares,
+            pools: pools.clone(),
+            is_changed: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether it stays open when the session ends, so that what was begun in it goes on.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.shares.is_some()
+    }
+
     /// The prefix of its datasets' mountpoints (`altroot`).
     #[must_use]
     pub fn altroot(&self) -> Option<&str> {
-        self.facts.altroot.as_deref()
+        self.opened.facts.altroot.as_deref()
     }
 
     /// What is remembered of it beyond its config.
     #[must_use]
     pub fn facts(&self) -> &Facts {
-        &self.facts
+        &self.opened.facts
     }
 
     /// The pools it is one of.
@@ -87,22 +116,52 @@ impl OpenPool {
     /// `InvalidInput` for a dataset that is not in the pool and for a feature that its compatibility does not
     /// allow; `Unsupported` for one that is not kept up here; `ReadOnly`, `Suspended`.
     pub fn change_property(&self, change: &PoolChange) -> Result<Vec<&'static Feature>> {
-        pool_change::change(&self.spa, change)
+        pool_change::change(self, change)
     }
 
-    /// Syncs and closes the pool. If its guid or its devices are no longer those in the cachefile, as when a
-    /// replacement has ended, that gets the config of now.
+    /// A file system or snapshot. `readonly`: for reading, unless the pool is kept open for others, too.
+    pub(crate) fn mount(&self, name: &str, readonly: bool) -> Result<Arc<Mount>> {
+        let dsl = self.parts().dsl();
+        if !self.is_kept() {
+            let readonly = readonly || self.is_readonly();
+            return mount(dsl, name, readonly).map(Arc::new);
+        }
+        let dataset = dsl.dataset(name)?.object();
+        let mut mounts = self.opened.mounts.lock();
+        if let Some(mount) = mounts.get(&dataset).and_then(Weak::upgrade) {
+            return Ok(mount);
+        }
+        let mount = Arc::new(mount(dsl, name, self.is_readonly())?);
+        mounts.retain(|_, mount| mount.strong_count() > 0);
+        mounts.insert(dataset, Arc::downgrade(&mount));
+        Ok(mount)
+    }
+
+    /// Ends the session's use of the pool: syncs and closes it, unless it is kept open. If its guid or its devices
+    /// are no longer those in the cachefile, as when a replacement has ended, that gets the config of now.
     ///
     /// # Errors
     /// As [`Spa::close`]; errors of writing the cachefile.
     pub fn close(&self) -> Result<()> {
-        self.spa.close()?;
+        if self.is_kept() {
+            return self.remember_devices();
+        }
+        self.leave()
+    }
+
+    /// Syncs and closes the pool.
+    pub(crate) fn leave(&self) -> Result<()> {
+        Spa::close(self)?;
+        self.remember_devices()
+    }
+
+    fn remember_devices(&self) -> Result<()> {
         let paths = |config: &NvList| {
             let paths = config.get_list("vdev_tree").map(device_paths);
             (config.get_u64("pool_guid"), paths)
         };
         let known = self.pools.cachefile().find(&self.name())?;
-        if known.is_some_and(|known| paths(&known) != paths(&self.spa.config())) {
+        if known.is_some_and(|known| paths(&known) != paths(&self.config())) {
             self.remember()?;
         }
         Ok(())
@@ -110,72 +169,102 @@ impl OpenPool {
 
     /// Writes its config, which a change has altered, to the cachefile.
     pub(crate) fn remember(&self) -> Result<()> {
-        self.pools.remember(&self.spa, &self.facts)
+        self.pools.remember(self, &self.opened.facts)
     }
 }
 
 impl std::ops::Deref for OpenPool {
     type Target = Spa;
     fn deref(&self) -> &Spa {
-        &self.spa
+        &self.opened.spa
     }
 }
 
-/// Opens an imported pool; waits while another session holds it.
+/// Refuses to write to a pool that was imported read-only.
+pub(crate) fn check_access(pool: &str, facts: &Facts, access: Access) -> Result<()> {
+    if !facts.readonly || access == Access::Read {
+        return Ok(());
+    }
+    let why = facts.readonly_reason.as_ref();
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    let text = format!("cannot open '{pool}': pool is read-only{why}");
+    Err(Error::new(ErrorKind::ReadOnly, text))
+}
+
+/// Opens an imported pool for a session; waits while another one holds it.
 pub(crate) fn open(
     pools: &Pools,
     held: &Arc<Held>,
     pool: &str,
     access: Access,
 ) -> Result<OpenPool> {
-    let within = || format!("cannot open '{pool}'");
-    pools.imported(pool)?; // no lock for what is not there
-    let lock = held.lock(pools, pool, access).within(within)?;
-    // The session that held the lock may have changed or exported it.
-    let config = pools.imported(pool)?;
-    let facts = Facts::of(&config);
-    if facts.readonly && access == Access::Write {
-        let why = facts.readonly_reason;
-        let why = why.map_or_else(String::new, |why| format!(": {why}"));
-        let text = format!("cannot open '{pool}': pool is read-only{why}");
-        return Err(Error::new(ErrorKind::ReadOnly, text));
+    if let Some(keeper) = pools.keeper() {
+        return keeper.open(pools, pool, access);
     }
-    let readonly = access == Access::Read;
-    // Nothing else uses the devices of a machine.
-    let is_machine = pools.world().is_machine();
-    let default_ns = if is_machine { 0 } else { DEVICES_WAIT_NS };
-    let patience = Patience {
-        wait_ns: held.wait_ns(pools, pool, default_ns),
-        on_wait: &|what| pools.observer().waiting(what),
-    };
-    let import = || {
-        patience.wait_for(&format!("pool '{pool}'"), || {
-            match import(pools, pool, &config, &facts, readonly) {
-                Err(e) if e.kind() == ErrorKind::Busy => Err(e.to_string()),
-                outcome => Ok(outcome),
-            }
+    let opened = Opened::open(pools, held, pool, access)?;
+    Ok(OpenPool::new(Arc::new(opened), pools, None))
+}
+
+impl Opened {
+    pub(crate) fn spa(&self) -> &Spa {
+        &self.spa
+    }
+
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Opens an imported pool; waits while another session holds it.
+    pub(crate) fn open(
+        pools: &Pools,
+        held: &Arc<Held>,
+        pool: &str,
+        access: Access,
+    ) -> Result<Opened> {
+        let within = || format!("cannot open '{pool}'");
+        pools.imported(pool)?; // no lock for what is not there
+        let lock = held.lock(pools, pool, access).within(within)?;
+        // The session that held the lock may have changed or exported it.
+        let config = pools.imported(pool)?;
+        let facts = Facts::of(&config);
+        check_access(pool, &facts, access)?;
+        let readonly = access == Access::Read;
+        // Nothing else uses the devices of a machine.
+        let is_machine = pools.world().is_machine();
+        let default_ns = if is_machine { 0 } else { DEVICES_WAIT_NS };
+        let patience = Patience {
+            wait_ns: held.wait_ns(pools, pool, default_ns),
+            on_wait: &|what| pools.observer().waiting(what),
+        };
+        let import = || {
+            patience.wait_for(&format!("pool '{pool}'"), || {
+                match import(pools, pool, &config, &facts, readonly) {
+                    Err(e) if e.kind() == ErrorKind::Busy => Err(e.to_string()),
+                    outcome => Ok(outcome),
+                }
+            })
+        };
+        let mut spa = import().within(within)?;
+        if !spa.is_readonly() && spa.autoexpand() && spa.expand(&|_| true).within(within)? {
+            spa.close().within(within)?;
+            keep_io(pools, &spa).within(within)?;
+            drop(spa);
+            spa = import().within(within)?;
+        }
+        if !spa.is_readonly() {
+            spa.resilver_if_needed().within(within)?;
+        }
+        kept_errors::hand_over(pools, &spa);
+        let spa = Arc::new(spa);
+        Ok(Opened {
+            publisher: Publisher::begin(pools, pool, &spa, access == Access::Write),
+            spa,
+            facts,
+            pools: pools.clone(),
+            mounts: Mutex::default(),
+            _lock: lock,
         })
-    };
-    let mut spa = import().within(within)?;
-    if !spa.is_readonly() && spa.autoexpand() && spa.expand(&|_| true).within(within)? {
-        spa.close().within(within)?;
-        keep_io(pools, &spa).within(within)?;
-        drop(spa);
-        spa = import().within(within)?;
     }
-    if !spa.is_readonly() {
-        spa.resilver_if_needed().within(within)?;
-    }
-    kept_errors::hand_over(pools, &spa);
-    let spa = Arc::new(spa);
-    Ok(OpenPool {
-        publisher: Publisher::begin(pools, pool, &spa, access == Access::Write),
-        spa,
-        facts,
-        pools: pools.clone(),
-        is_changed: AtomicBool::new(false),
-        _lock: lock,
-    })
 }
 
 fn import(

@@ -11,6 +11,7 @@ use spa::{CacheFile, Host, Settings, Spa};
 
 use crate::environment::{Environment, Observer};
 use crate::facts::Facts;
+use crate::keeper::Keeper;
 
 /// How long a session waits for failed devices to come back, in ns. Bounded, so that it does not hang
 /// unnoticed.
@@ -26,6 +27,7 @@ pub struct Pools {
     cache: CacheFile,
     world: Arc<World>,
     environment: Environment,
+    pub(crate) keeper: Option<Arc<Keeper>>,
 }
 
 impl Pools {
@@ -37,6 +39,7 @@ impl Pools {
             state,
             world,
             environment,
+            keeper: None,
         }
     }
 
@@ -164,6 +167,11 @@ impl Pools {
             let text = format!("cannot open '{pool}': no such pool");
             Error::not_found(text)
         })
+    }
+
+    /// What keeps them open between sessions, if anything does.
+    pub(crate) fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.keeper.as_ref()
     }
 
     /// The folder in which the pools are remembered.

@@ -1,8 +1,8 @@
 //! Scrubs and resilvers: starting them, and waiting until they end.
 //!
 //! # What it is
-//! The scan itself runs in the engine, whenever the pool is open for writing. If a session ends before it,
-//! the next one resumes it. Blocks that a scan could not read are in the pool's error log.
+//! The scan itself runs in the engine, whenever the pool is open for writing. If a session ends before it, it goes
+//! on in a pool that is kept open; otherwise the next session resumes it. Blocks that a scan could not read are in the pool's error log.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_scan.c.
@@ -93,6 +93,23 @@ impl OpenPool {
         Ok(scrubbed)
     }
 
+    /// Begins a scrub, or goes on with one that is paused, in a pool that stays open.
+    ///
+    /// # Errors
+    /// `Busy` if a scan runs; `ReadOnly`, `Suspended`.
+    pub fn begin_scrub(&self) -> Outcome<()> {
+        let begun = match self.scan_running() {
+            Some(Kind::Resilver) => Err("currently resilvering"),
+            Some(Kind::Scrub) if !self.is_scan_paused() => {
+                Err("currently scrubbing; use 'zpool scrub -s' to cancel scrub")
+            }
+            _ => Ok(()),
+        };
+        let begun = begun.map_err(|why| Error::new(ErrorKind::Busy, why));
+        let begun = begun.and_then(|()| Spa::scrub(self));
+        begun.map_err(Failure::of(Attempt::Scrub, &self.name()))
+    }
+
     fn scrub_to_the_end(&self) -> Result<()> {
         for _ in 0..SCRUBS_MAX {
             if self.scan_running() == Some(Kind::Resilver) {
@@ -171,12 +188,15 @@ impl OpenPool {
         self.pools().wait_scan(self)
     }
 
-    /// Resilvers devices that missed writes, and waits until that is done.
+    /// Resilvers devices that missed writes, and waits until that is done, unless the pool stays open.
     ///
     /// # Errors
     /// `ReadOnly`, `Suspended`.
     pub fn catch_up(&self) -> Result<()> {
-        self.pools().catch_up(self)
+        match self.is_kept() {
+            true => self.resilver_if_needed(),
+            false => self.pools().catch_up(self),
+        }
     }
 
     fn verify(&self, options: check::Options) -> Outcome<Report> {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use base::{Error, ErrorKind, Result};
 use rt::Mutex;
-use zpl::mount::{Mount, mount};
+use zpl::mount::Mount;
 
-use crate::failure::{Attempt, Failure};
-use crate::held::{Access, Held};
+use crate::failure::{Attempt, Failure, Reason};
+use crate::held::{Access, Held, PoolLock};
+use crate::keeper::Use;
 use crate::open::{OpenPool, open};
 use crate::pools::Pools;
 
@@ -23,6 +24,12 @@ pub struct Session {
     access: Access,
     /// What the history says of it.
     command: String,
+}
+
+/// The name of a pool that is being created or imported, locked.
+pub(crate) struct NewName {
+    _lock: PoolLock,
+    _reserved: Option<Use>,
 }
 
 impl Pools {
@@ -54,16 +61,47 @@ impl Session {
     /// `NotFound` if it is not imported, `Busy` if it is in use for too long, `ReadOnly`; errors of opening
     /// it.
     pub fn open(&self, pool: &str, access: Access) -> Result<OpenPool> {
-        let open = self.open_to_leave(pool, access)?;
-        if access == Access::Write {
+        let open = open(&self.pools, &self.held, pool, access)?;
+        if access == Access::Write && !open.is_kept() {
             self.pools.watch_spares(&open)?;
         }
         Ok(open)
     }
 
-    /// Like [`open`](Session::open), but takes no hot spares.
+    /// Like [`open`](Session::open), for leaving the pool for good: takes no hot spares.
+    ///
+    /// # Errors
+    /// As [`open`](Session::open); `Busy` while other sessions use a pool that is kept open.
     pub(crate) fn open_to_leave(&self, pool: &str, access: Access) -> Result<OpenPool> {
-        open(&self.pools, &self.held, pool, access)
+        match self.pools.keeper() {
+            Some(keeper) => keeper.open_alone(&self.pools, pool),
+            None => open(&self.pools, &self.held, pool, access),
+        }
+    }
+
+    /// Opens a pool that was created or imported, if pools are kept open, so that what is to go on in it does.
+    pub(crate) fn keep_open(&self, pool: &str) -> Result<()> {
+        match self.pools.keeper() {
+            Some(keeper) => keeper.keep(pool),
+            None => Ok(()),
+        }
+    }
+
+    /// Locks the name of a pool that is to be created or imported.
+    pub(crate) fn lock_new(&self, pool: &str) -> std::result::Result<NewName, Reason> {
+        let reserved = match self.pools.keeper() {
+            Some(keeper) => match keeper.reserve(&self.pools, pool) {
+                Ok(Some(reserved)) => Some(reserved),
+                Ok(None) => return Err(Reason::NameTaken),
+                Err(error) => return Err(Reason::InUse(error)),
+            },
+            None => None,
+        };
+        let lock = self.held.lock(&self.pools, pool, Access::Write);
+        Ok(NewName {
+            _lock: lock.map_err(Reason::InUse)?,
+            _reserved: reserved,
+        })
     }
 
     /// Like [`open`](Session::open), for writing if the pool was not imported read-only.
@@ -124,15 +162,14 @@ impl Session {
             return Ok(Arc::clone(mount));
         }
         let pool = self.pool(name.split(['/', '@']).next().unwrap_or(name))?;
-        let readonly = self.access == Access::Read || pool.is_readonly();
-        let mount = mount(pool.parts().dsl(), name, readonly).map_err(|e| match e.kind() {
+        let mount = pool.mount(name, self.access == Access::Read);
+        let mount = mount.map_err(|e| match e.kind() {
             ErrorKind::NotFound => {
                 let text = format!("cannot open '{name}': data set does not exist");
                 Error::new(e.kind(), text)
             }
             _ => e,
         })?;
-        let mount = Arc::new(mount);
         mounts.insert(name.to_owned(), Arc::clone(&mount));
         Ok(mount)
     }

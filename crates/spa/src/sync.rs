@@ -92,7 +92,7 @@ impl Inner {
                 self.sync_reflow(tx)?;
                 self.sync_discard(tx)?;
                 if !self.pauses_destroys() {
-                    self.dsl().process_async_destroys(tx)?;
+                    self.free_destroyed(tx)?;
                 }
                 // Tasks may have changed the config, and created datasets that are dirty.
                 self.sync_config(tx)?;
@@ -126,6 +126,20 @@ impl Inner {
         }
         let text = format!("txg {}: the MOS does not converge", tx.txg());
         Err(Error::new(ErrorKind::Io, text))
+    }
+
+    /// Frees some of what destroyed datasets occupy. As long as that makes progress, the next txg follows by itself:
+    /// it goes on, and the allocator gets what this one has freed.
+    fn free_destroyed(&self, tx: &Tx) -> Result<()> {
+        if !self.dsl().is_freeing() {
+            return self.dsl().process_async_destroys(tx);
+        }
+        let before = self.dsl().free_bytes();
+        self.dsl().process_async_destroys(tx)?;
+        if !self.dsl().is_freeing() || self.dsl().free_bytes() != before {
+            self.groups.kick();
+        }
+        Ok(())
     }
 
     /// Whether asynchronous destroys wait: what a checkpoint keeps is not free afterwards, and the notes of it need

@@ -224,6 +224,7 @@ impl<'a> Copy<'a> {
 
     /// Copies one name with everything below it.
     fn node(&mut self, item: Item<'_>, ahead: Ahead) -> Result<()> {
+        caller::check();
         if self.options.verbose {
             self.run.line(item.shown);
         }
@@ -570,6 +571,7 @@ fn content(
     while let Some((start, end)) = from.next_data(at, size).map_err(|e| unreadable(at, e))? {
         at = start;
         while at < end {
+            caller::check();
             let length = (most - at % most).min(end - at) as usize;
             let read = match from.read_at(at, &mut piece[..length]) {
                 Ok(0) => return Err(unreadable(at, shorter())),

@@ -27,6 +27,7 @@ use rustix::io::Errno;
 use zpl::{FileType, Time};
 
 use super::tree::{Content, Handle, Meta, Names, Tree};
+use crate::caller;
 
 /// The host's own files.
 pub(crate) struct HostTree;
@@ -172,6 +173,7 @@ impl Content for Stream {
         assert_eq!(offset, self.at, "a stream is read in order");
         let mut done = 0;
         while done < out.len() {
+            caller::wait_for(&self.file);
             match std::io::Read::read(&mut self.file, &mut out[done..]) {
                 Ok(0) => break,
                 Ok(n) => done += n,

@@ -17,6 +17,7 @@ use zpl::{Attr, DirEntry, FIRST_ENTRY};
 
 use super::Run;
 use super::show::join;
+use crate::caller;
 
 /// Names of a directory in memory at a time, if their order does not matter.
 const NAMES_AT_ONCE: usize = 1000;
@@ -78,6 +79,7 @@ pub(super) fn walk<V: Visitor>(
     };
     walk.visit(top, path, None, visitor);
     while let Some((id, path, place)) = walk.next(visitor) {
+        caller::check();
         walk.visit(id, path, Some(place), visitor);
     }
 }

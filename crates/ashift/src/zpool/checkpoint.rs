@@ -1,8 +1,8 @@
 //! `zpool checkpoint`: takes the checkpoint of a pool, or discards it.
 //!
 //! # What it is
-//! What only the checkpoint refers to is freed while a command has the pool open: `-d` does it to its end, with and
-//! without `-w`.
+//! What only the checkpoint refers to is freed while the pool is open: unless it stays open, `-d` does it to its end,
+//! with and without `-w`.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_checkpoint`), lib/libzfs/libzfs_pool.c (`zpool_checkpoint`,
@@ -42,7 +42,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     };
     done.map_err(|error| Fail::Failed(format!("{what}: {error}")))?;
     session.log(&pool)?;
-    if discards {
+    if discards && (args.has('w') || !pool.is_kept()) {
         pool.wait_for(&[Activity::Discard], None)?;
     }
     pool.sync()?;

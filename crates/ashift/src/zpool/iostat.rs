@@ -16,7 +16,7 @@ use super::list::{
     Repeat, name_style, pool_names, repeated_code, split_repeat, stamp, styles, time_stamp,
 };
 use super::{Fail, Outcome, refuse_options};
-use crate::caller::{Stream, caller};
+use crate::caller::{self, Stream, caller};
 
 /// The width of what is not a terminal, in characters.
 const NO_TERMINAL_WIDTH: usize = 999;
@@ -226,7 +226,7 @@ impl Rounds<'_> {
                     return Ok(());
                 }
             }
-            rt::sleep_ns(repeat.map_or(0, |repeat| (repeat.secs * 1e9) as u64));
+            caller::sleep_ns(repeat.map_or(0, |repeat| (repeat.secs * 1e9) as u64));
         }
     }
 

@@ -71,7 +71,7 @@ pub(super) fn repeat(
         if repeat.count.is_some_and(|count| rounds >= count) {
             return Fail::exit(code);
         }
-        rt::sleep_ns((repeat.secs * 1e9) as u64);
+        crate::caller::sleep_ns((repeat.secs * 1e9) as u64);
     }
 }
 

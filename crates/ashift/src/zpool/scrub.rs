@@ -25,7 +25,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let wanted = Wanted::of(args)?;
     let mut code = repeated_code(&args.operands);
     for name in &pool_names(session, &args.operands)? {
-        match scrub(session, name, wanted) {
+        match scrub(session, name, wanted, args.has('w')) {
             Ok(found) => code |= found,
             Err(Fail::Failed(text)) => {
                 eprintln!("{text}");
@@ -67,7 +67,7 @@ impl Wanted {
     }
 }
 
-fn scrub(session: &Session, name: &str, wanted: Wanted) -> Outcome<u8> {
+fn scrub(session: &Session, name: &str, wanted: Wanted, waits: bool) -> Outcome<u8> {
     let pool = session.open_to_scrub(name)?;
     let scrubbed = match wanted {
         Wanted::Stop => {
@@ -87,6 +87,10 @@ fn scrub(session: &Session, name: &str, wanted: Wanted) -> Outcome<u8> {
                 println!(
                     "warning: will not scrub state that belongs to the checkpoint of pool '{name}'"
                 );
+            }
+            if pool.is_kept() && !is_thorough && !waits {
+                pool.begin_scrub()?;
+                return Ok(0);
             }
             Some(pool.scrub(is_thorough)?)
         }

@@ -8,6 +8,7 @@ mod caches;
 mod damage;
 mod expand;
 mod guid;
+mod holder;
 mod import;
 mod iostat;
 mod obstacles;
