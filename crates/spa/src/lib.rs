@@ -39,6 +39,7 @@ mod sharing;
 mod spa;
 mod space_maps;
 mod spares;
+mod split;
 mod sweep;
 mod sync;
 mod vdevs;

@@ -55,6 +55,7 @@ use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
 use crate::spares::SpareWatch;
+use crate::split::{SplitOff, mark_split};
 use crate::sweep::Sweeps;
 use phys::feature;
 use zap::directory;
@@ -300,8 +301,32 @@ impl Spa {
             let (found, host) = (&options.found, &options.host);
             checkpoint::write_rewound(found, &tree, &uberblock, host, multihost)?;
         }
-        let spa = load(options, &uberblock, look, tree, readonly)?;
+        mark_split(&look.config, &tree, &options.found.elsewhere);
+        let elsewhere = options.found.elsewhere.clone();
+        let spa = load(options, &uberblock, look, tree, readonly, None)?;
+        spa.end_split(&elsewhere)?;
         Ok((spa, uberblock))
+    }
+
+    /// Opens the new pool of a split: the state at `uberblock` of the old one, on the devices that were found, with a
+    /// tree of its own.
+    pub(crate) fn open_split(
+        options: ImportOptions,
+        uberblock: &UberblockPhys,
+        split: SplitOff,
+    ) -> Result<Spa> {
+        let mut look = first_look(&options.found, uberblock)?;
+        check_readable(&look.obstacles)?;
+        let tops = options.found.config.get_list("vdev_tree");
+        let tops = tops
+            .and_then(|tree| tree.get_lists("children"))
+            .map_or(0, <[_]>::len);
+        look.classes.truncate(tops);
+        look.config = options.found.config.clone();
+        let tree = options.found.open(&look.config, true)?;
+        tree.note_uberblock(uberblock);
+        check_tree(&tree)?;
+        load(options, uberblock, look, tree, false, Some(split))
     }
 }
 
@@ -502,6 +527,7 @@ fn load(
     look: FirstLook,
     tree: Arc<VdevTree>,
     readonly: bool,
+    split: Option<SplitOff>,
 ) -> Result<Spa> {
     let metaslab_options = MetaslabsOptions {
         spacemap_v2: look.spacemap_v2,
@@ -604,7 +630,13 @@ fn load(
         &options.found,
         &tree,
     )?;
+    let (spares, caches) = match split {
+        Some(_) => (spares.emptied(), caches.emptied()),
+        None => (spares, caches),
+    };
     let needs_config = has_grown
+        || split.is_some()
+        || look.config.contains("splitcfg")
         || uberblock.checkpoint_txg.get() != 0
         || name != options.found.name
         || options.found.state != PoolState::Active
@@ -612,6 +644,8 @@ fn load(
         || paths_differ(&look.config, &tree);
     let text = |key| look.config.get_str(key).map(str::to_owned);
     let (comment, compatibility) = (text("comment"), text("compatibility"));
+    let split_list = vdev::split_list(&look.config);
+    let split_list = split_list.into_iter().map(|guid| guid.0).collect();
     let config = at_paths_of(look.config, &tree);
     let inner = Arc::new(Inner {
         mmp: Mmp::new(),
@@ -654,6 +688,8 @@ fn load(
             caches,
             comment,
             compatibility,
+            split_list,
+            split_from: split.as_ref().map(|split| split.from),
             config,
         }),
         mos,
@@ -674,8 +710,17 @@ fn load(
         if spa.multihost() {
             spa.inner.mmp.start(&spa.inner);
         }
-        let has_logs = spa.take_logs(synced.next(), options.gives_up_logs)?;
+        let has_logs = match split {
+            Some(_) => {
+                spa.dsl().clear_logs(synced.next())?;
+                true
+            }
+            None => spa.take_logs(synced.next(), options.gives_up_logs)?,
+        };
         spa.inner.groups.start(spa.inner.clone());
+        if let Some(split) = split {
+            spa.begin_split(split)?;
+        }
         if let Some(logs) = logs {
             spa.in_sync(move |inner, tx| logs.retire(&inner.mos, &inner.maps, &inner.space, tx))?;
         }
