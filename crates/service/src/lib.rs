@@ -60,6 +60,7 @@ mod properties;
 mod removal;
 mod scanning;
 mod session;
+mod split;
 mod status;
 mod sweeping;
 mod vdevs;
@@ -79,6 +80,7 @@ pub use pool_change::PoolChange;
 pub use pools::Pools;
 pub use scanning::Scrubbed;
 pub use session::Session;
+pub use split::Split;
 
 #[cfg(test)]
 mod tests {

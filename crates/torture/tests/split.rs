@@ -332,3 +332,83 @@ fn sim_what_cannot_be_split_is_refused() {
         );
     });
 }
+
+/// Both halves of our split hold the same; what the kernel splits is left for us to open.
+const GUEST: &str = r#"
+set -ex
+zpool import -d /dev -R /mnt half
+zpool import -d /dev -R /mnt tank
+for pool in half tank; do
+  zpool scrub -w $pool
+  zpool status $pool | grep "repaired 0B in .* with 0 errors"
+  zpool status $pool | grep "state: ONLINE"
+  cd /mnt/$pool/fs; sha256sum -c /host/sums >/host/check.log; cd /
+done
+zpool history -i half | grep "split from pool tank"
+zpool history -i tank | grep "detach vdev="
+for i in $(seq 50); do echo $i >/mnt/tank/fs/kernel$i; done
+zpool split tank third
+zpool export tank
+zpool export half
+"#;
+
+fn verify_with_zdb(folder: &std::path::Path, pools: &[&str]) {
+    for pool in pools.iter().filter(|_| oracle::have_zdb()) {
+        oracle::Zdb::verify(folder, pool).assert_clean();
+    }
+}
+
+#[test]
+fn kernel_imports_both_halves_and_splits_again() {
+    let Some(guest) = oracle::vm::Guest::find() else {
+        return;
+    };
+    let (folder, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let disks = pool::images(folder.path(), 6, 512 << 20);
+    let root = zpl::mount::init(zpl::NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Mirror, 12, &disks[..3], root).unwrap();
+    let mirror = disks[3..].iter().map(new_device).collect();
+    let mirror = TopSpec::new(Grouping::Mirror, mirror);
+    let sectors = (12, AutoAshift::default());
+    spa.add(&[mirror], &AuxSpec::default(), sectors, true)
+        .unwrap();
+    pool::create_fs(&spa, "tank/fs", &[]).unwrap();
+    let (mut files, mut dice) = (torture::files::Files::default(), Dice::new(seed(45)));
+    let fs = zpl::mount::mount(spa.dsl(), "tank/fs", false).unwrap();
+    for _ in 0..300 {
+        files.step(&fs, &mut dice).unwrap();
+    }
+    drop(fs);
+    std::fs::write(host.path().join("sums"), files.sha256sums()).unwrap();
+    let guids = [1, 4].map(|n: usize| guid_at(&spa, disks[n].name()));
+    let half = spa
+        .split("half", &guids, pool::settings(), &|_| Ok(()))
+        .unwrap();
+    half.export().unwrap();
+    spa.export().unwrap();
+    drop((half, spa, disks));
+    verify_with_zdb(folder.path(), &["tank", "half"]);
+    let paths: Vec<_> = (0..6)
+        .map(|n| folder.path().join(format!("disk{n}")))
+        .collect();
+    let names: Vec<_> = paths.iter().map(std::path::PathBuf::as_path).collect();
+    guest.run(GUEST, host.path(), &names).assert_success();
+
+    // OpenZFS's own split leaves space maps of the DTLs in both pools, which only zdb minds.
+    verify_with_zdb(folder.path(), &["half"]);
+    for name in ["tank", "half", "third"] {
+        let disks = pool::images(folder.path(), 6, 512 << 20);
+        let spa = open(find(&disks, name).unwrap(), false).unwrap();
+        finish(&spa);
+        assert_eq!(spa.parts().tree().devices().len(), 2);
+        let fs = zpl::mount::mount(spa.dsl(), "tank/fs", false).unwrap();
+        for n in (1..=50).filter(|_| name != "half") {
+            let name = format!("kernel{n}");
+            fs.unlink(fs.root(), name.as_bytes()).unwrap();
+        }
+        files.compare(&fs).unwrap();
+        drop(fs);
+        pool::assert_clean(&spa);
+        spa.export().unwrap();
+    }
+}
