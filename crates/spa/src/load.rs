@@ -72,7 +72,7 @@ pub struct ImportOptions {
     pub new_name: Option<String>,
     /// Change nothing, not even labels.
     pub readonly: bool,
-    /// `-T`: newer txgs are ignored.
+    /// `-T`: newer txgs are ignored; for good, unless it is only read.
     pub max_txg: Option<Txg>,
     /// Import although another host seems to use it, or it was destroyed.
     pub force: bool,
@@ -284,7 +284,9 @@ impl Spa {
             mmp::check_activity(&options.found, options.host.id)?;
         }
         let max_txg = options.max_txg.unwrap_or(Txg(u64::MAX));
+        let last = best_uberblock(&options.found, Txg(u64::MAX))?.txg();
         let mut uberblock = best_uberblock(&options.found, max_txg)?;
+        let is_rewound = uberblock.txg() < last;
         let mut look = first_look(&options.found, &uberblock)?;
         let multihost = look.multihost;
         if options.rewinds {
@@ -303,7 +305,11 @@ impl Spa {
         }
         mark_split(&look.config, &tree, &options.found.elsewhere);
         let elsewhere = options.found.elsewhere.clone();
-        let spa = load(options, &uberblock, look, tree, readonly, None)?;
+        let begin = match is_rewound && !readonly {
+            true => Begin::Rewound { last },
+            false => Begin::Usual,
+        };
+        let spa = load(options, &uberblock, look, tree, readonly, begin)?;
         spa.end_split(&elsewhere)?;
         Ok((spa, uberblock))
     }
@@ -326,7 +332,7 @@ impl Spa {
         let tree = options.found.open(&look.config, true)?;
         tree.note_uberblock(uberblock);
         check_tree(&tree)?;
-        load(options, uberblock, look, tree, false, Some(split))
+        load(options, uberblock, look, tree, false, Begin::Split(split))
     }
 }
 
@@ -395,6 +401,19 @@ fn check_owner(options: &ImportOptions) -> Result<()> {
         return Err(Error::new(ErrorKind::Permission, text));
     }
     Ok(())
+}
+
+/// The txgs of the uberblocks of a pool, newest first, with their times in seconds since 1970.
+#[must_use]
+pub fn uberblock_txgs(found: &FoundPool) -> Vec<(Txg, u64)> {
+    let mut times: BTreeMap<Txg, u64> = BTreeMap::new();
+    for device in &found.devices {
+        for uberblock in device.labels.uberblocks() {
+            let time = times.entry(uberblock.txg()).or_default();
+            *time = uberblock.timestamp.get().max(*time);
+        }
+    }
+    times.into_iter().rev().collect()
 }
 
 pub(crate) fn best_uberblock(found: &FoundPool, max_txg: Txg) -> Result<UberblockPhys> {
@@ -516,6 +535,35 @@ fn open_mos(
     Objset::open(store, ObjsetId(0), &uberblock.rootbp, props, accounting).within(|| "meta-objset")
 }
 
+/// What a pool begins with that is opened.
+enum Begin {
+    /// Its last txg.
+    Usual,
+    /// An earlier one, for good: the next txg follows `last`, so that nothing of what was after it is newer than
+    /// what is written from now on. Intent logs are given up.
+    Rewound { last: Txg },
+    /// That of another pool, which it is split off from.
+    Split(SplitOff),
+}
+
+impl Begin {
+    /// The txg before the first new one of a pool that is read at `synced`.
+    #[doc(alias = "spa_first_txg")]
+    fn last_txg(&self, synced: Txg) -> Txg {
+        match self {
+            Begin::Rewound { last } => *last,
+            Begin::Usual | Begin::Split(_) => synced,
+        }
+    }
+
+    fn split_from(&self) -> Option<Guid> {
+        match self {
+            Begin::Split(split) => Some(split.from),
+            Begin::Usual | Begin::Rewound { .. } => None,
+        }
+    }
+}
+
 /// Builds the pool on top of an open vdev tree.
 #[expect(
     clippy::too_many_lines,
@@ -527,7 +575,7 @@ fn load(
     look: FirstLook,
     tree: Arc<VdevTree>,
     readonly: bool,
-    split: Option<SplitOff>,
+    begin: Begin,
 ) -> Result<Spa> {
     let metaslab_options = MetaslabsOptions {
         spacemap_v2: look.spacemap_v2,
@@ -593,7 +641,8 @@ fn load(
     }
     let synced = uberblock.txg();
     load_dtls(&tree, &maps, synced)?;
-    let groups = TxGroups::new(synced, options.settings.txg.clone());
+    let last = begin.last_txg(synced);
+    let groups = TxGroups::new(last, options.settings.txg.clone());
     let dsl_mos = Mos::new(mos.clone(), env)?;
     if let Some(history) = History::open(&mos)? {
         core.set_history(history);
@@ -630,12 +679,12 @@ fn load(
         &options.found,
         &tree,
     )?;
-    let (spares, caches) = match split {
-        Some(_) => (spares.emptied(), caches.emptied()),
-        None => (spares, caches),
+    let (spares, caches) = match begin {
+        Begin::Split(_) => (spares.emptied(), caches.emptied()),
+        Begin::Usual | Begin::Rewound { .. } => (spares, caches),
     };
     let needs_config = has_grown
-        || split.is_some()
+        || !matches!(begin, Begin::Usual)
         || look.config.contains("splitcfg")
         || uberblock.checkpoint_txg.get() != 0
         || name != options.found.name
@@ -660,7 +709,7 @@ fn load(
         spare_watch: SpareWatch::default(),
         l2: Arc::new(arc::l2::L2Arc::new(!readonly)),
         scan_settings: options.settings.scan.clone(),
-        first_txg: synced,
+        first_txg: last,
         host: options.host,
         readonly,
         obstacles: look.obstacles,
@@ -689,7 +738,7 @@ fn load(
             comment,
             compatibility,
             split_list,
-            split_from: split.as_ref().map(|split| split.from),
+            split_from: begin.split_from(),
             config,
         }),
         mos,
@@ -710,15 +759,15 @@ fn load(
         if spa.multihost() {
             spa.inner.mmp.start(&spa.inner);
         }
-        let has_logs = match split {
-            Some(_) => {
-                spa.dsl().clear_logs(synced.next())?;
+        let has_logs = match begin {
+            Begin::Usual => spa.take_logs(synced.next(), options.gives_up_logs)?,
+            Begin::Split(_) | Begin::Rewound { .. } => {
+                spa.dsl().clear_logs(synced.next(), last.next())?;
                 true
             }
-            None => spa.take_logs(synced.next(), options.gives_up_logs)?,
         };
         spa.inner.groups.start(spa.inner.clone());
-        if let Some(split) = split {
+        if let Begin::Split(split) = begin {
             spa.begin_split(split)?;
         }
         if let Some(logs) = logs {
@@ -761,7 +810,7 @@ impl Spa {
             self.inner.space.set_allocatable(id, false)?;
         }
         if gives_up {
-            self.dsl().clear_logs(first_txg)?;
+            self.dsl().clear_logs(first_txg, first_txg)?;
             return Ok(true);
         }
         if self.dsl().has_log_on(&is_gone)? {

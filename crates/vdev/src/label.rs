@@ -179,13 +179,17 @@ impl Labels {
     #[must_use]
     #[doc(alias = "vdev_uberblock_load")]
     pub fn best_uberblock(&self, max_txg: Txg) -> Option<UberblockPhys> {
-        let uberblocks = self
-            .of_first_owner()
-            .flat_map(|label| &label.ring)
-            .map(|slot| slot.uberblock);
-        uberblocks
+        self.uberblocks()
             .filter(|ub| ub.txg() <= max_txg)
             .max_by_key(UberblockPhys::rank)
+    }
+
+    /// The valid uberblocks.
+    pub fn uberblocks(&self) -> impl Iterator<Item = UberblockPhys> {
+        let labels = self.of_first_owner();
+        labels
+            .flat_map(|label| &label.ring)
+            .map(|slot| slot.uberblock)
     }
 
     /// Whether labels 0 and 1 are of this device, and labels 2 and 3, where they belong on a device of this

@@ -18,6 +18,7 @@ mod lifecycle;
 mod list;
 mod props;
 mod remove;
+mod rewind;
 mod scrub;
 mod split;
 mod status;
