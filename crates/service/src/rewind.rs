@@ -3,8 +3,8 @@
 //! # What it is
 //! Each uberblock is a whole pool, as long as what it refers to was not overwritten. What was freed is not overwritten
 //! in the next two txgs; whether an older state is still whole, only reading it says. So states are tried, newest
-//! first: each is opened read-only and its metadata is read; where blocks may have been overwritten, all of it. The first
-//! one without damage is the one to return to (`ImportOptions::max_txg`).
+//! first: each is opened read-only and its metadata is read; where blocks may have been overwritten, all of it. The
+//! first one without damage is the one to return to (`ImportOptions::max_txg`).
 //!
 //! # Invariants
 //! 1. Nothing is written before a state was found to be whole.

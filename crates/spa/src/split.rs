@@ -2,13 +2,13 @@
 //!
 //! # What it is
 //! The old pool takes the devices offline and goes on without them. What they have then is a whole pool, up to the
-//! txg before. It is opened with another config: another name and guid, the devices as top-level vdevs, holes where the
-//! old pool has log devices, no hot spares, no cache devices. Its first txg writes this config and its labels, and frees
-//! what the MOS has of devices that it lacks. Then the old pool detaches the devices.
+//! txg before. It is opened with another config: another name and guid, the devices as top-level vdevs, holes where
+//! the old pool has log devices, no hot spares, no cache devices. Its first txg writes this config and its labels, and
+//! frees what the MOS has of devices that it lacks. Then the old pool detaches the devices.
 //!
 //! # On disk
-//! While it splits, the config of the old pool has `splitcfg` with the guids of the devices (`guid_list`). The new pool has
-//! it with the guid of the old one (`split_guid`), which is also in its labels, until it is opened the next time.
+//! While it splits, the config of the old pool has `splitcfg` with the guids of the devices (`guid_list`). The new
+//! pool has it with the guid of the old one (`split_guid`), which is also in its labels, until it is next opened.
 //!
 //! # Crash argument
 //! Before the first uberblock of the new pool is on disk, there is only the old one: its devices are whole up to the
@@ -62,8 +62,8 @@ impl Spa {
     ///
     /// # Errors
     /// `InvalidInput` unless the pool is made of mirrors, and `devices` has one healthy side of each; `Busy` if a side
-    /// lacks something or is needed, or a vdev is being removed; `Exists` if there is a checkpoint; `ReadOnly`, `Suspended`;
-    /// errors of `prepare`.
+    /// lacks something or is needed, or a vdev is being removed; `Exists` if there is a checkpoint; `ReadOnly`,
+    /// `Suspended`; errors of `prepare`.
     #[doc(alias = "spa_vdev_split_mirror")]
     pub fn split(
         &self,

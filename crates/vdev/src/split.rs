@@ -31,8 +31,8 @@ impl VdevTree {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for a device that is not there; [`ErrorKind::InvalidInput`] unless each top-level vdev
-    /// that is not a log is a mirror, and exactly one healthy side of it is given; [`ErrorKind::Busy`] if a side has not
-    /// got everything, or is the only one that has.
+    /// that is not a log is a mirror, and exactly one healthy side of it is given; [`ErrorKind::Busy`] if a side lacks
+    /// something, or all others do.
     #[doc(alias = "spa_vdev_split_mirror")]
     pub fn split_config(
         &self,

@@ -15,7 +15,9 @@ use base::Txg;
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use machine::World;
+use nvpair::NvList;
 use service::{Attempt, Facts, Import, Reason, Rewind, Session};
+use spa::{CacheFile, device_paths};
 use vdev::PoolState;
 use vdev::import::FoundPool;
 
@@ -33,21 +35,36 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     if args.value('c').is_some() && args.value('d').is_some() {
         return Err(Fail::Usage("-c is incompatible with -d".into()));
     }
+    if args.value('c').is_some() && args.has('s') {
+        return Err(Fail::Usage("-c is incompatible with -s".into()));
+    }
     if (args.has('n') || args.has('X')) && !args.has('F') {
         let text = "-n or -X only meaningful with -F";
         return Err(Fail::Usage(text.into()));
     }
-    refuse_options(args, "import", "cClEVt")?;
+    refuse_options(args, "import", "ClEVt")?;
     if args.has('a') && !args.operands.is_empty() || args.operands.len() > 2 {
         return Err(Fail::Usage("too many arguments".into()));
     }
     let Some(request) = read_request(args)? else {
         return Ok(());
     };
-    let providers = candidates(session.pools().world(), args)?;
-    let pools = session
+    let world = session.pools().world();
+    let cached = args.value('c').map(read_cachefile).transpose()?;
+    let providers = match &cached {
+        Some(configs) => at_cached_paths(world, configs),
+        None => candidates(world, args)?,
+    };
+    let mut pools = session
         .pools()
         .importable(&providers, request.wants_destroyed)?;
+    if let Some(configs) = &cached {
+        let is_cached = |pool: &FoundPool| {
+            let mut guids = configs.iter().map(|config| config.get_u64("pool_guid"));
+            guids.any(|guid| guid == Some(pool.guid.0))
+        };
+        pools.retain(is_cached);
+    }
     if pools.is_empty() && args.operands.is_empty() && !args.has('j') {
         eprintln!("no pools available to import");
         if args.value('d').is_none() && std::io::stderr().is_terminal() {
@@ -126,6 +143,28 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
         wants_destroyed: args.has('D'),
         import,
     }))
+}
+
+/// The configs of the pools in a cachefile.
+#[doc(alias = "zpool_find_import_cached")]
+fn read_cachefile(path: &str) -> Result<Vec<NvList>, Fail> {
+    if let Err(error) = std::fs::File::open(path) {
+        let text = format!("failed to open cache file: {}", plain(&error));
+        return Err(Fail::Failed(text));
+    }
+    let pools = CacheFile::new(path).pools();
+    let pools = pools.map_err(|_| "invalid or corrupt cache file contents to import".to_owned())?;
+    Ok(pools.into_iter().map(|(_, config)| config).collect())
+}
+
+/// The devices that are where these configs say.
+fn at_cached_paths(world: &World, configs: &[NvList]) -> Vec<Arc<dyn Provider>> {
+    let trees = configs
+        .iter()
+        .filter_map(|config| config.get_list("vdev_tree"));
+    let paths = trees.flat_map(device_paths);
+    let open_one = |path: String| Namespace::open(world, &path, OpenMode::Inspect).ok();
+    paths.filter_map(open_one).collect()
 }
 
 /// The devices to look at.

@@ -51,7 +51,9 @@ fn pool() -> Bench {
         bench.ok("zpool sync -f tank");
     }
     std::thread::sleep(Duration::from_millis(2100));
-    bench.ok("cp {dir}/late tank:/late");
+    for name in ["late", "later", "latest"] {
+        bench.ok(&format!("cp {{dir}}/late tank:/{name}"));
+    }
     bench
 }
 
@@ -62,7 +64,7 @@ fn a_damaged_last_txg_is_given_up() {
     let newest = txgs(&bench)[0];
     damage(&bench, 1);
     let before = bytes(&bench);
-    let (code, out) = bench.run("zpool import -d {dir} tank");
+    let (code, out, _) = bench.run("zpool import -d {dir} tank");
     assert_eq!(code, 1);
     assert!(
         out.contains("Recovery is possible, but will result in some data loss.\n"),
@@ -72,7 +74,7 @@ fn a_damaged_last_txg_is_given_up() {
         out.contains("by executing 'zpool import -F tank'."),
         "{out}"
     );
-    let (code, out) = bench.run("zpool import -d {dir} -Fn tank");
+    let (code, out, _) = bench.run("zpool import -d {dir} -Fn tank");
     assert_eq!(code, 1);
     assert!(
         out.contains("Would be able to return tank to its state as of "),
@@ -104,10 +106,10 @@ fn what_is_older_needs_an_extreme_rewind() {
     damage(&bench, earlier + 1);
     let before = bytes(&bench);
     for refused in ["-F", "-Fn"] {
-        let (code, _) = bench.run(&format!("zpool import -d {{dir}} {refused} tank"));
+        let (code, ..) = bench.run(&format!("zpool import -d {{dir}} {refused} tank"));
         assert_eq!(code, 1);
     }
-    let (code, out) = bench.run("zpool import -d {dir} -FXn tank");
+    let (code, out, _) = bench.run("zpool import -d {dir} -FXn tank");
     assert_eq!(code, 1);
     assert!(out.contains("Would discard approximately "), "{out}");
     assert!(bytes(&bench) == before, "nothing was written");
@@ -127,7 +129,7 @@ fn a_pool_goes_back_to_a_txg_for_good() {
     bench.ok("zpool export tank");
     let all = txgs(&bench);
     let then = all[all.len() - 4];
-    let (code, _) = bench.run("zpool import -d {dir} -T 1 tank");
+    let (code, ..) = bench.run("zpool import -d {dir} -T 1 tank");
     assert_eq!(code, 1, "there is no such txg");
     bench.ok(&format!(
         "zpool import -d {{dir}} -T {then} -o readonly=on tank"
