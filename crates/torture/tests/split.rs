@@ -79,7 +79,11 @@ fn find(disks: &[Arc<dyn Provider>], name: &str) -> Option<FoundPool> {
 
 /// Imports a pool as `tank`, which the model knows it by.
 fn open(found: FoundPool, readonly: bool) -> Result<Spa> {
-    Spa::import(ImportOptions {
+    Spa::import(options(found, readonly))
+}
+
+fn options(found: FoundPool, readonly: bool) -> ImportOptions {
+    ImportOptions {
         found,
         new_name: Some("tank".to_owned()),
         readonly,
@@ -89,7 +93,7 @@ fn open(found: FoundPool, readonly: bool) -> Result<Spa> {
         rewinds: false,
         host: pool::host(),
         settings: pool::settings(),
-    })
+    }
 }
 
 fn shape(spa: &Spa) -> String {
@@ -350,12 +354,46 @@ for i in $(seq 50); do echo $i >/mnt/tank/fs/kernel$i; done
 zpool split tank third
 zpool export tank
 zpool export half
+zpool import -d /dev -R /mnt back
+zpool scrub -w back
+zpool status back | grep "repaired 0B in .* with 0 errors"
+[ "$(cat /mnt/back/file)" = first ]
+echo kernel >/mnt/back/file
+zpool export back
 "#;
 
 fn verify_with_zdb(folder: &std::path::Path, pools: &[&str]) {
     for pool in pools.iter().filter(|_| oracle::have_zdb()) {
         oracle::Zdb::verify(folder, pool).assert_clean();
     }
+}
+
+/// A pool that was returned to an earlier txg, and written to since.
+fn rewound_pool(disks: &[Arc<dyn Provider>]) {
+    let root = zpl::mount::init(zpl::NewFilesystem::default(), true);
+    let spa = pool::create("back", Layout::Stripe, 12, disks, root).unwrap();
+    pool::write_file(&spa, "back", "file", b"first");
+    let target = spa.uberblock().txg();
+    pool::write_file(&spa, "back", "later", &[7; 500_000]);
+    spa.export().unwrap();
+    drop(spa);
+    let spa = Spa::import(ImportOptions {
+        max_txg: Some(target),
+        ..options(find(disks, "back").unwrap(), false)
+    });
+    let spa = spa.unwrap();
+    assert_eq!(spa.name(), "tank");
+    pool::write_file(&spa, "tank", "again", &[8; 500_000]);
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    // By its own name again.
+    let options = options(find(disks, "tank").unwrap(), false);
+    let spa = Spa::import(ImportOptions {
+        new_name: Some("back".to_owned()),
+        ..options
+    });
+    spa.unwrap().export().unwrap();
 }
 
 #[test]
@@ -387,8 +425,9 @@ fn kernel_imports_both_halves_and_splits_again() {
     half.export().unwrap();
     spa.export().unwrap();
     drop((half, spa, disks));
-    verify_with_zdb(folder.path(), &["tank", "half"]);
-    let paths: Vec<_> = (0..6)
+    rewound_pool(&pool::images(folder.path(), 7, 512 << 20)[6..]);
+    verify_with_zdb(folder.path(), &["tank", "half", "back"]);
+    let paths: Vec<_> = (0..7)
         .map(|n| folder.path().join(format!("disk{n}")))
         .collect();
     let names: Vec<_> = paths.iter().map(std::path::PathBuf::as_path).collect();

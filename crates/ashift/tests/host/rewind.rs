@@ -40,6 +40,19 @@ fn bytes(bench: &Bench) -> Vec<u8> {
     std::fs::read(bench.path("a")).unwrap()
 }
 
+/// The newest txg from before the pause in [`pool`].
+fn newest_of_early(bench: &Bench) -> Txg {
+    let device = geom::disk::open(&bench.path("a"), OpenMode::ReadOnly).unwrap();
+    let labels = Labels::read(&*device).unwrap();
+    let secs = |ub: &phys::uberblock::UberblockPhys| ub.timestamp.get();
+    let mut all: Vec<_> = labels.uberblocks().collect();
+    all.sort_by_key(|ub| ub.txg());
+    all.dedup_by_key(|ub| ub.txg());
+    let mut pairs = all.windows(2).rev();
+    let pause = pairs.find(|pair| secs(&pair[1]) >= secs(&pair[0]) + 2);
+    pause.expect("a pause of two seconds")[0].txg()
+}
+
 /// A pool with a file in its first txgs, and another one some seconds later.
 fn pool() -> Bench {
     let bench = Bench::new(&["a"]);
@@ -100,10 +113,12 @@ fn a_damaged_last_txg_is_given_up() {
 fn what_is_older_needs_an_extreme_rewind() {
     let bench = pool();
     bench.ok("zpool export tank");
+    let early = newest_of_early(&bench);
     let all = txgs(&bench);
-    let earlier = all.iter().filter(|txg| txg.0 + 2 >= all[0].0).count();
-    // As OpenZFS does, `-F` tries the first one behind, too.
-    damage(&bench, earlier + 1);
+    let later = all.iter().filter(|txg| **txg > early).count();
+    // As OpenZFS does, `-F` tries the first one behind the last three, too.
+    assert!(later > 3);
+    damage(&bench, later);
     let before = bytes(&bench);
     for refused in ["-F", "-Fn"] {
         let (code, ..) = bench.run(&format!("zpool import -d {{dir}} {refused} tank"));
