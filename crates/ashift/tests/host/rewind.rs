@@ -40,21 +40,8 @@ fn bytes(bench: &Bench) -> Vec<u8> {
     std::fs::read(bench.path("a")).unwrap()
 }
 
-/// The newest txg from before the pause in [`pool`].
-fn newest_of_early(bench: &Bench) -> Txg {
-    let device = geom::disk::open(&bench.path("a"), OpenMode::ReadOnly).unwrap();
-    let labels = Labels::read(&*device).unwrap();
-    let secs = |ub: &phys::uberblock::UberblockPhys| ub.timestamp.get();
-    let mut all: Vec<_> = labels.uberblocks().collect();
-    all.sort_by_key(|ub| ub.txg());
-    all.dedup_by_key(|ub| ub.txg());
-    let mut pairs = all.windows(2).rev();
-    let pause = pairs.find(|pair| secs(&pair[1]) >= secs(&pair[0]) + 2);
-    pause.expect("a pause of two seconds")[0].txg()
-}
-
-/// A pool with a file in its first txgs, and another one some seconds later.
-fn pool() -> Bench {
+/// A pool with a file in its first txgs, and more some seconds later; the last txg before that.
+fn pool() -> (Bench, Txg) {
     let bench = Bench::new(&["a"]);
     bench.ok("zpool create tank {a}");
     std::fs::write(bench.path("early"), vec![1; 100_000]).unwrap();
@@ -63,16 +50,17 @@ fn pool() -> Bench {
     for _ in 0..4 {
         bench.ok("zpool sync -f tank");
     }
+    let early = txgs(&bench)[0];
     std::thread::sleep(Duration::from_millis(2100));
     for name in ["late", "later", "latest"] {
         bench.ok(&format!("cp {{dir}}/late tank:/{name}"));
     }
-    bench
+    (bench, early)
 }
 
 #[test]
 fn a_damaged_last_txg_is_given_up() {
-    let bench = pool();
+    let (bench, _) = pool();
     bench.ok("zpool export tank");
     let newest = txgs(&bench)[0];
     damage(&bench, 1);
@@ -111,9 +99,8 @@ fn a_damaged_last_txg_is_given_up() {
 
 #[test]
 fn what_is_older_needs_an_extreme_rewind() {
-    let bench = pool();
+    let (bench, early) = pool();
     bench.ok("zpool export tank");
-    let early = newest_of_early(&bench);
     let all = txgs(&bench);
     let later = all.iter().filter(|txg| **txg > early).count();
     // As OpenZFS does, `-F` tries the first one behind the last three, too.
@@ -140,7 +127,7 @@ fn what_is_older_needs_an_extreme_rewind() {
 
 #[test]
 fn a_pool_goes_back_to_a_txg_for_good() {
-    let bench = pool();
+    let (bench, _) = pool();
     bench.ok("zpool export tank");
     let all = txgs(&bench);
     let then = all[all.len() - 4];
@@ -167,7 +154,7 @@ fn a_pool_goes_back_to_a_txg_for_good() {
 
 #[test]
 fn clear_recovers_a_pool_that_is_imported() {
-    let bench = pool();
+    let (bench, _) = pool();
     bench.ok("zpool sync -f tank");
     damage(&bench, 1);
     assert_eq!(bench.run("cat tank:/late").0, 1);
