@@ -18,7 +18,7 @@ use vdev::{Attach, AutoAshift, AuxSpec, Grouping, NewDevice, TopSpec, VdevKind};
 use zio::AllocClass;
 
 const DISK_BYTES: u64 = 128 << 20;
-const CUTS: u64 = 60;
+const CUTS: u64 = 30;
 /// Two mirrors, of two and of three, a log, and a spare.
 const DISKS: usize = 7;
 /// The devices that become a pool of their own.
