@@ -521,7 +521,7 @@ const PARTIAL: &[([&str; 1], &[&str])] = &[
     ),
     (
         ["clear [[--power]|[-nF]] <pool> [device]"],
-        &["clear <pool> [device]"],
+        &["clear [-nF] <pool> [device]"],
     ),
     (
         ["scrub [-e | -s | -p | -C] [-w] <pool> ..."],

@@ -108,7 +108,7 @@ pub(crate) fn opening(pool: &str, error: &Error) -> String {
 fn reason(failure: &Failure) -> String {
     let attempt = failure.attempt;
     match &failure.reason {
-        Reason::Error(error) => error_text(attempt, error),
+        Reason::Error(error) | Reason::Damaged { error, .. } => error_text(attempt, error),
         Reason::InUse(error) => error.to_string(),
         Reason::ReadOnly => "pool is read-only".to_owned(),
         Reason::NameTaken if attempt == Attempt::Create => "pool already exists".to_owned(),

@@ -95,14 +95,15 @@ impl DslPool {
         Ok(to_replay)
     }
 
-    /// Gives up the intent logs of all heads, instead of claiming them.
+    /// Gives up the intent logs of all heads, instead of claiming them. `unsynced`: the txg after that of the uberblock
+    /// by which the pool was opened: blocks born then or later are not allocated.
     ///
     /// # Errors
     /// Any read error.
     #[doc(alias = "SPA_LOG_CLEAR")]
-    pub fn clear_logs(&self, first_txg: Txg) -> Result<()> {
+    pub fn clear_logs(&self, unsynced: Txg, first_txg: Txg) -> Result<()> {
         for head in self.heads_with_log()? {
-            self.clear_log(&head, first_txg, first_txg)?;
+            self.clear_log(&head, unsynced, first_txg)?;
         }
         Ok(())
     }

@@ -3,6 +3,8 @@
 use admin::pool::VdevStatus;
 use base::Error;
 
+use crate::rewind::Rewound;
+
 /// Why a request was not carried out: what was tried with which pool, and what prevented it.
 #[derive(Debug)]
 pub struct Failure {
@@ -53,6 +55,13 @@ pub enum Attempt {
 pub enum Reason {
     /// An error of the engine or of the host.
     Error(Error),
+    /// The last state of the pool is damaged.
+    Damaged {
+        /// In which way.
+        error: Error,
+        /// An earlier state that is not.
+        recovery: Option<Rewound>,
+    },
     /// Another session has the pool's name locked.
     InUse(Error),
     /// The pool can only be read.
@@ -83,7 +92,7 @@ impl Failure {
     #[must_use]
     pub fn into_error(self) -> Error {
         match self.reason {
-            Reason::Error(error) | Reason::InUse(error) => error,
+            Reason::Error(error) | Reason::InUse(error) | Reason::Damaged { error, .. } => error,
             other => Error::invalid(format!("{other:?}")),
         }
     }

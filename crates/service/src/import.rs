@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use admin::pool::VdevStatus;
-use base::{Guid, Result, Txg};
+use base::{Error, Guid, Result, Txg};
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use machine::{Holder, World};
@@ -17,11 +17,12 @@ use vdev::{PoolState, Vdev};
 use zio::AllocClass;
 
 use crate::facts::Facts;
-use crate::failure::{Attempt, Failure, Reason};
+use crate::failure::{Attempt, Failure, Outcome, Reason};
 use crate::io_stats;
 use crate::kept_errors;
 use crate::pool_change::{self, PoolChange};
 use crate::pools::Pools;
+use crate::rewind::{self, Found, Rewind, Rewound};
 use crate::session::Session;
 use crate::status::vdev_status;
 
@@ -39,6 +40,8 @@ pub struct Import {
     pub gives_up_logs: bool,
     /// As it was when its checkpoint was taken.
     pub rewinds: bool,
+    /// As of an earlier txg, if the last one is damaged.
+    pub rewind: Option<Rewind>,
     /// What is to be remembered of it.
     pub facts: Facts,
     /// Properties to be set.
@@ -113,7 +116,8 @@ fn is_where_it_was(world: &World, config: &NvList) -> bool {
 }
 
 impl Session {
-    /// Imports a pool as `name`, and resilvers devices that were absent. The name has been checked.
+    /// Imports a pool as `name`, and resilvers devices that were absent. The name has been checked. Returns the earlier
+    /// state that it was returned to; with [`Rewind::is_dry_run`] it would be, and is not imported then.
     ///
     /// # Errors
     /// [`Reason::Foreign`], [`Reason::DevicesUnavailable`], [`Reason::LogsMissing`], [`Reason::ConfigInvalid`],
@@ -123,7 +127,25 @@ impl Session {
         found: FoundPool,
         name: &str,
         import: &Import,
-    ) -> std::result::Result<(), Failure> {
+    ) -> Outcome<Option<Rewound>> {
+        let rewound = self.import_and_close(found, name, import)?;
+        if self
+            .pools
+            .is_imported(name)
+            .map_err(Failure::of(Attempt::Record, name))?
+        {
+            let kept = self.keep_open(name);
+            kept.map_err(Failure::of(Attempt::Import, name))?;
+        }
+        Ok(rewound)
+    }
+
+    fn import_and_close(
+        &self,
+        found: FoundPool,
+        name: &str,
+        import: &Import,
+    ) -> Outcome<Option<Rewound>> {
         let failed = |reason: Reason| Failure::new(Attempt::Import, name, reason);
         let record = Failure::of(Attempt::Record, name);
         let host = self.pools.host().map_err(&record)?;
@@ -133,7 +155,7 @@ impl Session {
             let name = if is_foreign { &found.name } else { name };
             Failure::new(Attempt::Import, name, reason)
         })?;
-        let lock = self.lock_new(name).map_err(failed)?;
+        let _lock = self.lock_new(name).map_err(failed)?;
         // Meanwhile another session may have imported this pool, or another one with its name.
         let is_free = self.pools.is_name_free(name, Some(found.guid));
         if !is_free.map_err(&record)? {
@@ -143,7 +165,12 @@ impl Session {
         let found = self.lock_devices(found, name, import.facts.readonly);
         let found = found.map_err(failed)?;
         self.tell_of_watching(&found, name, &host, import.facts.readonly);
-        let spa = Spa::import(ImportOptions {
+        let providers = found
+            .devices
+            .iter()
+            .map(|device| Arc::clone(&device.provider));
+        let providers: Vec<Arc<dyn Provider>> = providers.collect();
+        let options = |found: FoundPool| ImportOptions {
             new_name: (name != found.name).then(|| name.to_owned()),
             found,
             readonly: import.facts.readonly,
@@ -151,14 +178,68 @@ impl Session {
             force: true,
             gives_up_logs: import.gives_up_logs,
             rewinds: import.rewinds,
-            host,
+            host: host.clone(),
             settings: self.pools.settings(name),
+        };
+        let again = || {
+            let mut pools = discover(&providers).pools.into_iter();
+            let found = pools.find(|pool| pool.guid == guid);
+            found
+                .map(&options)
+                .ok_or_else(|| Error::not_found("its labels changed meanwhile"))
+        };
+        let search = self
+            .search(import, &again)
+            .map_err(|e| failed(Reason::Error(e)))?;
+        if search.is_some() && import.rewind.is_some_and(|rewind| rewind.is_dry_run) {
+            return Ok(search);
+        }
+        let spa = Spa::import(ImportOptions {
+            max_txg: search.map_or(import.max_txg, |rewound| Some(rewound.txg)),
+            ..options(found)
         });
-        let finished = spa.and_then(|spa| self.finish_import(&spa, import));
+        let spa = spa.map_err(|error| {
+            let is_damaged = import.rewind.is_none() && rewind::is_damage(&error);
+            let recovery = is_damaged
+                .then(|| rewind::find(&again, None, Rewind::default()))
+                .and_then(|found| match found {
+                    Ok(Found::Earlier(rewound)) => Some(rewound),
+                    _ => None,
+                });
+            failed(match is_damaged {
+                true => Reason::Damaged { error, recovery },
+                false => Reason::Error(error),
+            })
+        })?;
+        let mut import = import.clone();
+        if let Some(rewound) = search.filter(|_| spa.is_readonly()) {
+            import.facts.max_txg = Some(rewound.txg.0);
+        }
+        let finished = self.finish_import(&spa, &import);
         finished.map_err(|e| failed(Reason::Error(e)))?;
         self.forget_moved(name, guid).map_err(record)?;
-        drop(lock);
-        self.keep_open(name).map_err(|e| failed(Reason::Error(e)))
+        Ok(search)
+    }
+
+    /// The earlier state to return to, if that is wanted and the last one is not whole.
+    fn search(
+        &self,
+        import: &Import,
+        options: &dyn Fn() -> Result<ImportOptions>,
+    ) -> Result<Option<Rewound>> {
+        let of_txg = import.max_txg.filter(|_| !import.facts.readonly);
+        let wanted = match (import.rewind, of_txg) {
+            (Some(rewind), _) => rewind,
+            (None, Some(_)) => Rewind {
+                is_extreme: true,
+                is_dry_run: false,
+            },
+            (None, None) => return Ok(None),
+        };
+        match rewind::find(options, of_txg, wanted)? {
+            Found::Last => Ok(None),
+            Found::Earlier(rewound) => Ok(Some(rewound)),
+        }
     }
 
     /// Locks the devices of a pool and reads their labels again, which may have changed meanwhile.

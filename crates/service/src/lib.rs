@@ -60,8 +60,10 @@ mod pool_change;
 mod pools;
 mod properties;
 mod removal;
+mod rewind;
 mod scanning;
 mod session;
+mod split;
 mod status;
 mod sweeping;
 mod vdevs;
@@ -81,8 +83,10 @@ pub use mountpoint::{below, place};
 pub use open::OpenPool;
 pub use pool_change::PoolChange;
 pub use pools::Pools;
+pub use rewind::{Rewind, Rewound};
 pub use scanning::Scrubbed;
 pub use session::Session;
+pub use split::Split;
 
 #[cfg(test)]
 mod tests {

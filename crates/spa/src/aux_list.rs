@@ -73,6 +73,13 @@ impl AuxList {
         Ok(list)
     }
 
+    /// Without its devices: a pool that is split off takes none of them along.
+    pub(crate) fn emptied(mut self) -> AuxList {
+        self.is_dirty |= self.object.is_some();
+        self.devices.clear();
+        self
+    }
+
     pub(crate) fn devices(&self) -> &[Arc<Vdev>] {
         &self.devices
     }

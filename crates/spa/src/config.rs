@@ -146,6 +146,8 @@ impl Inner {
             hostid: self.host.id,
             hostname: self.host.name.clone(),
             features_for_read: self.features().label_list(),
+            split_list: state.split_list.clone(),
+            split_from: state.split_from,
         }
     }
 

@@ -273,6 +273,8 @@ impl Spa {
                 caches: AuxList::created(pool_names::L2CACHE, caches),
                 comment: options.new.comment,
                 compatibility: options.new.compatibility,
+                split_list: Vec::new(),
+                split_from: None,
                 config: NvList::new(),
             }),
         });

@@ -55,6 +55,7 @@ use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
 use crate::spares::SpareWatch;
+use crate::split::{SplitOff, mark_split};
 use crate::sweep::Sweeps;
 use phys::feature;
 use zap::directory;
@@ -71,7 +72,7 @@ pub struct ImportOptions {
     pub new_name: Option<String>,
     /// Change nothing, not even labels.
     pub readonly: bool,
-    /// `-T`: newer txgs are ignored.
+    /// `-T`: newer txgs are ignored; for good, unless it is only read.
     pub max_txg: Option<Txg>,
     /// Import although another host seems to use it, or it was destroyed.
     pub force: bool,
@@ -283,7 +284,9 @@ impl Spa {
             mmp::check_activity(&options.found, options.host.id)?;
         }
         let max_txg = options.max_txg.unwrap_or(Txg(u64::MAX));
+        let last = best_uberblock(&options.found, Txg(u64::MAX))?.txg();
         let mut uberblock = best_uberblock(&options.found, max_txg)?;
+        let is_rewound = uberblock.txg() < last;
         let mut look = first_look(&options.found, &uberblock)?;
         let multihost = look.multihost;
         if options.rewinds {
@@ -300,8 +303,36 @@ impl Spa {
             let (found, host) = (&options.found, &options.host);
             checkpoint::write_rewound(found, &tree, &uberblock, host, multihost)?;
         }
-        let spa = load(options, &uberblock, look, tree, readonly)?;
+        mark_split(&look.config, &tree, &options.found.elsewhere);
+        let elsewhere = options.found.elsewhere.clone();
+        let begin = match is_rewound && !readonly {
+            true => Begin::Rewound { last },
+            false => Begin::Usual,
+        };
+        let spa = load(options, &uberblock, look, tree, readonly, begin)?;
+        spa.end_split(&elsewhere)?;
         Ok((spa, uberblock))
+    }
+
+    /// Opens the new pool of a split: the state at `uberblock` of the old one, on the devices that were found, with a
+    /// tree of its own.
+    pub(crate) fn open_split(
+        options: ImportOptions,
+        uberblock: &UberblockPhys,
+        split: SplitOff,
+    ) -> Result<Spa> {
+        let mut look = first_look(&options.found, uberblock)?;
+        check_readable(&look.obstacles)?;
+        let tops = options.found.config.get_list("vdev_tree");
+        let tops = tops
+            .and_then(|tree| tree.get_lists("children"))
+            .map_or(0, <[_]>::len);
+        look.classes.truncate(tops);
+        look.config = options.found.config.clone();
+        let tree = options.found.open(&look.config, true)?;
+        tree.note_uberblock(uberblock);
+        check_tree(&tree)?;
+        load(options, uberblock, look, tree, false, Begin::Split(split))
     }
 }
 
@@ -370,6 +401,19 @@ fn check_owner(options: &ImportOptions) -> Result<()> {
         return Err(Error::new(ErrorKind::Permission, text));
     }
     Ok(())
+}
+
+/// The txgs of the uberblocks of a pool, newest first, with their times in seconds since 1970.
+#[must_use]
+pub fn uberblock_txgs(found: &FoundPool) -> Vec<(Txg, u64)> {
+    let mut times: BTreeMap<Txg, u64> = BTreeMap::new();
+    for device in &found.devices {
+        for uberblock in device.labels.uberblocks() {
+            let time = times.entry(uberblock.txg()).or_default();
+            *time = uberblock.timestamp.get().max(*time);
+        }
+    }
+    times.into_iter().rev().collect()
 }
 
 pub(crate) fn best_uberblock(found: &FoundPool, max_txg: Txg) -> Result<UberblockPhys> {
@@ -491,6 +535,35 @@ fn open_mos(
     Objset::open(store, ObjsetId(0), &uberblock.rootbp, props, accounting).within(|| "meta-objset")
 }
 
+/// What a pool begins with that is opened.
+enum Begin {
+    /// Its last txg.
+    Usual,
+    /// An earlier one, for good: the next txg follows `last`, so that nothing of what was after it is newer than
+    /// what is written from now on. Intent logs are given up.
+    Rewound { last: Txg },
+    /// That of another pool, which it is split off from.
+    Split(SplitOff),
+}
+
+impl Begin {
+    /// The txg before the first new one of a pool that is read at `synced`.
+    #[doc(alias = "spa_first_txg")]
+    fn last_txg(&self, synced: Txg) -> Txg {
+        match self {
+            Begin::Rewound { last } => *last,
+            Begin::Usual | Begin::Split(_) => synced,
+        }
+    }
+
+    fn split_from(&self) -> Option<Guid> {
+        match self {
+            Begin::Split(split) => Some(split.from),
+            Begin::Usual | Begin::Rewound { .. } => None,
+        }
+    }
+}
+
 /// Builds the pool on top of an open vdev tree.
 #[expect(
     clippy::too_many_lines,
@@ -502,6 +575,7 @@ fn load(
     look: FirstLook,
     tree: Arc<VdevTree>,
     readonly: bool,
+    begin: Begin,
 ) -> Result<Spa> {
     let metaslab_options = MetaslabsOptions {
         spacemap_v2: look.spacemap_v2,
@@ -567,7 +641,8 @@ fn load(
     }
     let synced = uberblock.txg();
     load_dtls(&tree, &maps, synced)?;
-    let groups = TxGroups::new(synced, options.settings.txg.clone());
+    let last = begin.last_txg(synced);
+    let groups = TxGroups::new(last, options.settings.txg.clone());
     let dsl_mos = Mos::new(mos.clone(), env)?;
     if let Some(history) = History::open(&mos)? {
         core.set_history(history);
@@ -604,7 +679,13 @@ fn load(
         &options.found,
         &tree,
     )?;
+    let (spares, caches) = match begin {
+        Begin::Split(_) => (spares.emptied(), caches.emptied()),
+        Begin::Usual | Begin::Rewound { .. } => (spares, caches),
+    };
     let needs_config = has_grown
+        || !matches!(begin, Begin::Usual)
+        || look.config.contains("splitcfg")
         || uberblock.checkpoint_txg.get() != 0
         || name != options.found.name
         || options.found.state != PoolState::Active
@@ -612,6 +693,8 @@ fn load(
         || paths_differ(&look.config, &tree);
     let text = |key| look.config.get_str(key).map(str::to_owned);
     let (comment, compatibility) = (text("comment"), text("compatibility"));
+    let split_list = vdev::split_list(&look.config);
+    let split_list = split_list.into_iter().map(|guid| guid.0).collect();
     let config = at_paths_of(look.config, &tree);
     let inner = Arc::new(Inner {
         mmp: Mmp::new(),
@@ -626,7 +709,7 @@ fn load(
         spare_watch: SpareWatch::default(),
         l2: Arc::new(arc::l2::L2Arc::new(!readonly)),
         scan_settings: options.settings.scan.clone(),
-        first_txg: synced,
+        first_txg: last,
         host: options.host,
         readonly,
         obstacles: look.obstacles,
@@ -654,6 +737,8 @@ fn load(
             caches,
             comment,
             compatibility,
+            split_list,
+            split_from: begin.split_from(),
             config,
         }),
         mos,
@@ -674,8 +759,17 @@ fn load(
         if spa.multihost() {
             spa.inner.mmp.start(&spa.inner);
         }
-        let has_logs = spa.take_logs(synced.next(), options.gives_up_logs)?;
+        let has_logs = match begin {
+            Begin::Usual => spa.take_logs(synced.next(), options.gives_up_logs)?,
+            Begin::Split(_) | Begin::Rewound { .. } => {
+                spa.dsl().clear_logs(synced.next(), last.next())?;
+                true
+            }
+        };
         spa.inner.groups.start(spa.inner.clone());
+        if let Begin::Split(split) = begin {
+            spa.begin_split(split)?;
+        }
         if let Some(logs) = logs {
             spa.in_sync(move |inner, tx| logs.retire(&inner.mos, &inner.maps, &inner.space, tx))?;
         }
@@ -716,7 +810,7 @@ impl Spa {
             self.inner.space.set_allocatable(id, false)?;
         }
         if gives_up {
-            self.dsl().clear_logs(first_txg)?;
+            self.dsl().clear_logs(first_txg, first_txg)?;
             return Ok(true);
         }
         if self.dsl().has_log_on(&is_gone)? {

@@ -161,6 +161,10 @@ pub(crate) struct State {
     pub(crate) caches: AuxList,
     pub(crate) comment: Option<String>,
     pub(crate) compatibility: Option<String>,
+    /// The devices that are being split off, by the numbers of their top-level vdevs.
+    pub(crate) split_list: Vec<u64>,
+    /// The pool that this one has just been split off from.
+    pub(crate) split_from: Option<Guid>,
     /// The config as last written: what a cachefile stores.
     pub(crate) config: NvList,
 }

@@ -118,6 +118,11 @@ impl SpaceMaps {
         mos.object_free(tx, object)
     }
 
+    /// Takes note of the metaslab array of a vdev that is not in the tree, so that it can be destroyed.
+    pub(crate) fn note_array(&self, vdev: VdevId, array: ObjectId) {
+        self.arrays.lock().insert(vdev, array);
+    }
+
     /// Frees the metaslab array of a top-level vdev that leaves the pool, and all its space maps.
     #[doc(alias = "vdev_destroy_spacemaps")]
     pub(crate) fn destroy_array(&self, vdev: VdevId, count: u64, tx: &Tx) -> Result<()> {

@@ -302,6 +302,13 @@ impl Inner {
 
     /// Frees what the MOS has of a device that has left the tree; its labels are emptied when that is on disk.
     pub(crate) fn forget_device(&self, device: &Arc<Vdev>, tx: &Tx) -> Result<()> {
+        self.forget_objects(device, tx)?;
+        self.state.lock().detached.push(Arc::clone(device));
+        Ok(())
+    }
+
+    /// Frees what the MOS has of a device.
+    pub(crate) fn forget_objects(&self, device: &Vdev, tx: &Tx) -> Result<()> {
         let (dtl, zap) = {
             let config = device.config();
             (config.dtl_object, config.leaf_zap)
@@ -313,7 +320,6 @@ impl Inner {
         if zap != 0 {
             self.destroy_vdev_zap(ObjectId(zap), tx)?;
         }
-        self.state.lock().detached.push(Arc::clone(device));
         Ok(())
     }
 

@@ -33,6 +33,29 @@ const RAIDZ_EXPAND_TXGS: &str = "raidz_expand_txgs";
 /// ZPOOL_CONFIG_RAIDZ_EXPANDING: a RAID-Z is being expanded.
 const RAIDZ_EXPANDING: &str = "raidz_expanding";
 
+/// ZPOOL_CONFIG_SPLIT, in the MOS: a split that is not complete.
+const SPLIT: &str = "splitcfg";
+/// ZPOOL_CONFIG_SPLIT_LIST
+const SPLIT_LIST: &str = "guid_list";
+/// ZPOOL_CONFIG_SPLIT_GUID: the pool that another one was split off from.
+pub(crate) const SPLIT_GUID: &str = "split_guid";
+
+/// The devices that were being split off when this config of a pool was written.
+#[must_use]
+pub fn split_list(config: &NvList) -> Vec<Guid> {
+    let list = config
+        .get_list(SPLIT)
+        .and_then(|split| split.get_u64s(SPLIT_LIST));
+    let guids = list.unwrap_or_default().iter().map(|guid| Guid(*guid));
+    guids.filter(|guid| guid.0 != 0).collect()
+}
+
+/// Whether this config of a pool says that it was split off from another one.
+#[must_use]
+pub fn is_split_off(config: &NvList) -> bool {
+    config.contains(SPLIT_GUID)
+}
+
 /// Which config is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -412,6 +435,21 @@ pub struct PoolConfig {
     pub hostname: String,
     /// Features without which the MOS cannot be read.
     pub features_for_read: NvList,
+    /// The devices that are being split off, by the numbers of their top-level vdevs; 0 where there is none.
+    pub split_list: Vec<u64>,
+    /// The pool that this one was split off from, until it is opened the next time.
+    pub split_from: Option<Guid>,
+}
+
+impl PoolConfig {
+    /// What the MOS says of a split.
+    fn split_config(&self) -> Option<NvList> {
+        if !self.split_list.is_empty() {
+            return Some(NvList::new().with(SPLIT_LIST, self.split_list.clone()));
+        }
+        let from = self.split_from?;
+        Some(NvList::new().with(SPLIT_GUID, from.0))
+    }
 }
 
 impl VdevTree {
@@ -421,8 +459,16 @@ impl VdevTree {
     pub fn pool_config(&self, pool: &PoolConfig, txg: u64) -> NvList {
         let root = self.root();
         let mut nv = self.pool_facts(pool, txg);
+        if let Some(split) = pool.split_config() {
+            nv.add(SPLIT, split);
+        }
         nv.add_flag("com.delphix:has_per_vdev_zaps");
         self.add_namespace(&mut nv);
+        add_nonzero(
+            &mut nv,
+            SPLIT_GUID,
+            pool.split_from.map_or(0, |guid| guid.0),
+        );
         nv.add("vdev_tree", root.generate_config(0, 0, Target::Mos));
         nv.add("features_for_read", pool.features_for_read.clone());
         nv
@@ -446,6 +492,11 @@ impl VdevTree {
         add_if(&mut nv, "is_spare", leaf.config().is_spare);
         add_if(&mut nv, "is_log", top.config().is_log);
         self.add_namespace(&mut nv);
+        add_nonzero(
+            &mut nv,
+            SPLIT_GUID,
+            pool.split_from.map_or(0, |guid| guid.0),
+        );
         nv.add("vdev_tree", top.generate_config(id.0, 1, Target::Label));
         nv.add("features_for_read", pool.features_for_read.clone());
         nv

@@ -26,7 +26,9 @@ use nvpair::NvList;
 use phys::pool_names::{L2CACHE, SPARES};
 use phys::uberblock::UberblockPhys;
 
+use crate::config;
 use crate::label::{self, Labels};
+use crate::split;
 use crate::{PoolState, Vdev, VdevAux, VdevKind, VdevState, VdevTree};
 
 /// Top-level vdevs beyond this number are ignored, so that a damaged config cannot ask for any number.
@@ -64,6 +66,8 @@ pub struct FoundPool {
     pub devices: Vec<FoundDevice>,
     /// Devices that may be hot spares or cache devices of it, by guid: only the config in the MOS says which are.
     pub aux: Vec<(Guid, Arc<dyn Provider>)>,
+    /// Devices that were found in other pools: those of this pool that were split off are among them.
+    pub elsewhere: BTreeSet<Guid>,
 }
 
 /// What was found in a set of devices.
@@ -100,9 +104,19 @@ pub fn discover(providers: &[Arc<dyn Provider>]) -> Discovery {
             Some(_) => devices.extend(found_device(provider, labels)),
         }
     }
+    split::settle(&mut devices);
     found.pools = by_pool(devices).into_iter().filter_map(assemble).collect();
     for pool in &mut found.pools {
         pool.aux = [&found.spares[..], &found.caches[..]].concat();
+    }
+    let owners = found.pools.iter().flat_map(|pool| {
+        let devices = pool.devices.iter();
+        devices.map(|device| (device.guid, pool.guid))
+    });
+    let owners: Vec<(Guid, Guid)> = owners.collect();
+    for pool in &mut found.pools {
+        let elsewhere = owners.iter().filter(|(_, owner)| *owner != pool.guid);
+        pool.elsewhere = elsewhere.map(|(device, _)| *device).collect();
     }
     found
         .pools
@@ -220,6 +234,7 @@ fn describe(devices: &[FoundDevice]) -> Option<FoundPool> {
         uberblock,
         devices: Vec::new(),
         aux: Vec::new(),
+        elsewhere: BTreeSet::new(),
     })
 }
 
@@ -267,6 +282,7 @@ fn pool_config(guid: Guid, newest: &NvList, tops: &BTreeMap<u64, &NvList>) -> Nv
         "compatibility",
         "hostid",
         "hostname",
+        config::SPLIT_GUID,
         "hole_array",
         "vdev_children",
     ])
@@ -366,6 +382,8 @@ impl FoundPool {
             };
             more.extend(found.filter(is_ours));
         }
+        split::settle(&mut more);
+        more.retain(|device| device.labels.pools().contains(&self.guid));
         if more.is_empty() {
             return self;
         }
@@ -377,6 +395,7 @@ impl FoundPool {
             Some(whole) => FoundPool {
                 devices: pool.devices,
                 aux: pool.aux,
+                elsewhere: pool.elsewhere,
                 ..whole
             },
             None => {

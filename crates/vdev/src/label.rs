@@ -125,6 +125,20 @@ impl Labels {
         guids.map(Guid).collect()
     }
 
+    /// No longer trusts the configs of this pool; their uberblocks stay.
+    pub(crate) fn forget_pool(&mut self, pool: Guid) {
+        for label in self.0.iter_mut().flatten() {
+            let owner = label
+                .valid_config()
+                .and_then(|config| config.get_u64("pool_guid"));
+            if owner == Some(pool.0) {
+                label.config = Err(Error::corrupt(
+                    "a label of a split that was not the end of it",
+                ));
+            }
+        }
+    }
+
     /// The labels of the same pool as the first valid one, or of the same device of a pool that got another
     /// guid, and those that are damaged. Where a device has grown, there may be labels of another pool at its
     /// new end.
@@ -165,13 +179,17 @@ impl Labels {
     #[must_use]
     #[doc(alias = "vdev_uberblock_load")]
     pub fn best_uberblock(&self, max_txg: Txg) -> Option<UberblockPhys> {
-        let uberblocks = self
-            .of_first_owner()
-            .flat_map(|label| &label.ring)
-            .map(|slot| slot.uberblock);
-        uberblocks
+        self.uberblocks()
             .filter(|ub| ub.txg() <= max_txg)
             .max_by_key(UberblockPhys::rank)
+    }
+
+    /// The valid uberblocks.
+    pub fn uberblocks(&self) -> impl Iterator<Item = UberblockPhys> {
+        let labels = self.of_first_owner();
+        labels
+            .flat_map(|label| &label.ring)
+            .map(|slot| slot.uberblock)
     }
 
     /// Whether labels 0 and 1 are of this device, and labels 2 and 3, where they belong on a device of this

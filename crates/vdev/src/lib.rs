@@ -36,6 +36,7 @@ mod remap;
 mod shape;
 mod spare;
 mod spec;
+mod split;
 mod state;
 mod stats;
 mod sweep;
@@ -43,7 +44,7 @@ mod sync;
 mod tree;
 mod vdev;
 
-pub use config::{PoolConfig, Target};
+pub use config::{PoolConfig, Target, is_split_off, split_list};
 pub use draid_shape::{DraidShape, DraidSpare};
 pub use dtl::TxgSet;
 pub use evacuate::Spot;

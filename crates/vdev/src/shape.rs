@@ -275,7 +275,7 @@ fn rebuilt(vdev: &Vdev, children: Vec<Arc<Vdev>>) -> Arc<Vdev> {
 }
 
 /// The part of a config that only top-level vdevs have.
-fn top_facts(config: &VdevConfig) -> VdevConfig {
+pub(crate) fn top_facts(config: &VdevConfig) -> VdevConfig {
     VdevConfig {
         ms_array: config.ms_array,
         ms_shift: config.ms_shift,

@@ -155,6 +155,8 @@ fn pool() -> PoolConfig {
         hostid: 0xa5a5,
         hostname: "here".into(),
         features_for_read: NvList::new(),
+        split_list: Vec::new(),
+        split_from: None,
     }
 }
 

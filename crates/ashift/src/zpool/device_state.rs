@@ -7,10 +7,11 @@
 use admin::getopt::Parsed;
 use admin::pool::{VdevKind, VdevStatus};
 use base::{ErrorKind, Guid};
-use service::{Absence, Access, OpenPool, Session};
+use service::{Absence, Access, OpenPool, Rewind, Session};
 
 use super::devices::short_name;
 use super::list::name_style;
+use super::rewind::exclaim;
 use super::{Fail, Outcome, change_error, refuse_options, refuse_power};
 
 /// The device that the user means: by guid, path, or the path without its folder.
@@ -172,7 +173,10 @@ fn absence_text(absence: &Absence) -> String {
 
 /// `zpool clear`.
 pub(super) fn clear(session: &Session, args: &Parsed) -> Outcome {
-    refuse_options(args, "clear", "FnX")?;
+    if (args.has('n') || args.has('X')) && !args.has('F') {
+        let text = "-n or -X only meaningful with -F";
+        return Err(Fail::Usage(text.into()));
+    }
     refuse_power(args, "clear")?;
     let (name, word) = match args.operands.as_slice() {
         [] => return Err(Fail::Usage("missing pool name".into())),
@@ -181,9 +185,28 @@ pub(super) fn clear(session: &Session, args: &Parsed) -> Outcome {
         _ => return Err(Fail::Usage("too many arguments".into())),
     };
     let what = format!("cannot clear errors for {}", word.unwrap_or(name));
-    let pool = session
-        .open(name, Access::Write)
-        .map_err(|e| change_error(name, &what, &e))?;
+    let mut opened = session.open(name, Access::Write);
+    if let (Err(error), true) = (&opened, args.has('F'))
+        && !matches!(
+            error.kind(),
+            ErrorKind::NotFound | ErrorKind::Busy | ErrorKind::ReadOnly
+        )
+    {
+        let rewind = Rewind {
+            is_extreme: args.has('X'),
+            is_dry_run: args.has('n'),
+        };
+        let recovered = session.recover(name, rewind);
+        let recovered = recovered.map_err(|e| Fail::Failed(format!("{what}: {e}")))?;
+        if let Some(rewound) = recovered {
+            print!("{}", exclaim(name, rewind.is_dry_run, &rewound));
+        }
+        if rewind.is_dry_run {
+            return Ok(());
+        }
+        opened = session.open(name, Access::Write);
+    }
+    let pool = opened.map_err(|e| change_error(name, &what, &e))?;
     let guid = match word {
         None => None,
         Some(word) => {

@@ -14,12 +14,14 @@ use base::Txg;
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use machine::World;
-use service::{Attempt, Facts, Import, Reason, Session};
+use nvpair::NvList;
+use service::{Attempt, Facts, Import, Reason, Rewind, Session};
+use spa::{CacheFile, device_paths};
 use vdev::PoolState;
 use vdev::import::FoundPool;
 
 use super::props::pool_change;
-use super::{Fail, Outcome, refuse_options};
+use super::{Fail, Outcome, refuse_options, rewind};
 use crate::caller::{Stream, caller};
 
 /// The parsed options.
@@ -33,21 +35,36 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     if args.value('c').is_some() && args.value('d').is_some() {
         return Err(Fail::Usage("-c is incompatible with -d".into()));
     }
+    if args.value('c').is_some() && args.has('s') {
+        return Err(Fail::Usage("-c is incompatible with -s".into()));
+    }
     if (args.has('n') || args.has('X')) && !args.has('F') {
         let text = "-n or -X only meaningful with -F";
         return Err(Fail::Usage(text.into()));
     }
-    refuse_options(args, "import", "cClEFXVnt")?;
+    refuse_options(args, "import", "ClEVt")?;
     if args.has('a') && !args.operands.is_empty() || args.operands.len() > 2 {
         return Err(Fail::Usage("too many arguments".into()));
     }
     let Some(request) = read_request(args)? else {
         return Ok(());
     };
-    let providers = candidates(session.pools().world(), args)?;
-    let pools = session
+    let world = session.pools().world();
+    let cached = args.value('c').map(read_cachefile).transpose()?;
+    let providers = match &cached {
+        Some(configs) => at_cached_paths(world, configs),
+        None => candidates(world, args)?,
+    };
+    let mut pools = session
         .pools()
         .importable(&providers, request.wants_destroyed)?;
+    if let Some(configs) = &cached {
+        let is_cached = |pool: &FoundPool| {
+            let mut guids = configs.iter().map(|config| config.get_u64("pool_guid"));
+            guids.any(|guid| guid == Some(pool.guid.0))
+        };
+        pools.retain(is_cached);
+    }
     if pools.is_empty() && args.operands.is_empty() && !args.has('j') {
         eprintln!("no pools available to import");
         if args.value('d').is_none() && caller().is_terminal(Stream::Err) {
@@ -71,6 +88,10 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
         is_forced: args.has('f'),
         gives_up_logs: args.has('m'),
         rewinds: args.has_long("rewind-to-checkpoint"),
+        rewind: args.has('F').then(|| Rewind {
+            is_extreme: args.has('X'),
+            is_dry_run: args.has('n'),
+        }),
         facts: Facts {
             altroot: args.value('R').map(str::to_owned),
             ..Facts::default()
@@ -89,7 +110,6 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
         let txg = text.parse().ok().filter(|txg| *txg > 0);
         let txg = txg.ok_or_else(|| Fail::Usage("invalid txg value".to_owned()))?;
         import.max_txg = Some(Txg(txg));
-        import.facts.max_txg = Some(txg);
     }
     for text in args.values('o') {
         let Some((name, value)) = split_assignment(text) else {
@@ -116,15 +136,35 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
             (_, value) => import.changes.push(pool_change((name, value), &what)?),
         }
     }
-    if import.max_txg.is_some() && !import.facts.readonly {
-        let text = "'zpool import -T' needs '-o readonly=on': going back for good is not \
-                    supported yet";
-        return Err(Fail::Failed(text.into()));
+    if import.facts.readonly {
+        import.facts.max_txg = import.max_txg.map(|txg| txg.0);
     }
     Ok(Some(Request {
         wants_destroyed: args.has('D'),
         import,
     }))
+}
+
+/// The configs of the pools in a cachefile.
+#[doc(alias = "zpool_find_import_cached")]
+fn read_cachefile(path: &str) -> Result<Vec<NvList>, Fail> {
+    if let Err(error) = std::fs::File::open(path) {
+        let text = format!("failed to open cache file: {}", plain(&error));
+        return Err(Fail::Failed(text));
+    }
+    let pools = CacheFile::new(path).pools();
+    let pools = pools.map_err(|_| "invalid or corrupt cache file contents to import".to_owned())?;
+    Ok(pools.into_iter().map(|(_, config)| config).collect())
+}
+
+/// The devices that are where these configs say.
+fn at_cached_paths(world: &World, configs: &[NvList]) -> Vec<Arc<dyn Provider>> {
+    let trees = configs
+        .iter()
+        .filter_map(|config| config.get_list("vdev_tree"));
+    let paths = trees.flat_map(device_paths);
+    let open_one = |path: String| Namespace::open(world, &path, OpenMode::Inspect).ok();
+    paths.filter_map(open_one).collect()
 }
 
 /// The devices to look at.
@@ -255,9 +295,13 @@ fn import_all(session: &Session, pools: Vec<FoundPool>, request: &Request) -> Ou
             code = 1;
             continue;
         }
-        if let Err(Fail::Failed(text)) = import(session, found, &name, request) {
-            eprintln!("{text}");
-            code = 1;
+        match import(session, found, &name, request) {
+            Err(Fail::Failed(text)) => {
+                eprintln!("{text}");
+                code = 1;
+            }
+            Err(Fail::Said(said)) => code = said,
+            _ => {}
         }
     }
     Fail::exit(code)
@@ -323,16 +367,35 @@ fn check_name_is_free(
 fn import(session: &Session, found: FoundPool, name: &str, request: &Request) -> Result<(), Fail> {
     check_pool_name(name, name != found.name)
         .map_err(|e| format!("cannot import '{name}': {e}"))?;
-    session.import(found, name, &request.import).map_err(|failure| {
-        if let Reason::LogsMissing(logs) = &failure.reason {
-            println!(
-                "The devices below are missing or corrupted, use '-m' to import the pool anyway:"
-            );
-            logs.iter().for_each(|log| print_missing(log, 4, " [log]"));
-            println!();
+    let is_dry_run = request
+        .import
+        .rewind
+        .is_some_and(|rewind| rewind.is_dry_run);
+    match session.import(found, name, &request.import) {
+        Ok(None) => Ok(()),
+        Ok(Some(rewound)) => {
+            print!("{}", rewind::exclaim(name, is_dry_run, &rewound));
+            Fail::exit(u8::from(is_dry_run))
         }
-        failure.into()
-    })
+        // A dry run says what success would be like, or nothing.
+        Err(failure) if is_dry_run && matches!(failure.reason, Reason::Error(_)) => Fail::exit(1),
+        Err(failure) => {
+            match &failure.reason {
+                Reason::LogsMissing(logs) => {
+                    println!(
+                        "The devices below are missing or corrupted, use '-m' to import the pool anyway:"
+                    );
+                    logs.iter().for_each(|log| print_missing(log, 4, " [log]"));
+                    println!();
+                }
+                Reason::Damaged { recovery, .. } => {
+                    print!("\t{}", rewind::explain("import", name, recovery.as_ref()));
+                }
+                _ => {}
+            }
+            Err(failure.into())
+        }
+    }
 }
 
 #[doc(alias = "print_vdev_tree")]

@@ -18,7 +18,9 @@ mod lifecycle;
 mod list;
 mod props;
 mod remove;
+mod rewind;
 mod scrub;
+mod split;
 mod status;
 mod sweep;
 mod tree;
@@ -90,6 +92,7 @@ const PROGRAM: Program = Program {
             command("detach", "", &[], tree::detach),
             command("remove", "npsw", &[], remove::run),
             command("replace", "fo:sw", &[], tree::replace),
+            command("split", ":gLR:lno:P", &[], split::run),
             command("add", "fgLno:P", &[ALLOW_IN_USE, ALLOW_REPLICATION, ALLOW_ASHIFT], tree::add),
             command("version", "j", &[JSON], |_, args| version(Tool::Zpool, args)),
         ],

@@ -180,3 +180,29 @@ fn a_pool_is_looked_at_under_another_name() {
     bench.ok("zpool import -d {dir} tank");
     bench.assert_clean("tank");
 }
+
+#[test]
+fn a_cachefile_leads_to_the_devices_of_its_pools() {
+    let bench = Bench::new(&["a", "b", "c"]);
+    bench.ok("zpool create tank mirror {a} {b}");
+    bench.ok("zpool create other {c}");
+    // What OpenZFS would have as /etc/zfs/zpool.cache.
+    std::fs::copy(bench.state().join("zpool.cache"), bench.path("cache")).unwrap();
+    bench.ok("zpool export tank");
+    let listing = bench.ok("zpool import -c {dir}/cache");
+    assert!(listing.contains("pool: tank\n"), "{listing}");
+    assert!(
+        !listing.contains("pool: other"),
+        "it is imported: {listing}"
+    );
+    bench.ok("zpool import -c {dir}/cache tank");
+    assert_eq!(
+        bench.ok("zpool list -Ho name,health"),
+        "other\tONLINE\ntank\tONLINE\n"
+    );
+    std::fs::write(bench.path("cache"), b"not one").unwrap();
+    let text = "invalid or corrupt cache file contents to import";
+    bench.fails("zpool import -c {dir}/cache", 1, text);
+    let text = "failed to open cache file: No such file or directory";
+    bench.fails("zpool import -c {dir}/nocache", 1, text);
+}

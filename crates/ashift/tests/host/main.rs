@@ -13,6 +13,7 @@ mod import;
 mod iostat;
 mod obstacles;
 mod remove;
+mod rewind;
 mod spares;
 mod suspend;
 mod tree;

@@ -72,6 +72,8 @@ pub(crate) fn write_rewound(
         hostid: host.id,
         hostname: host.name.clone(),
         features_for_read: nvpair::NvList::new(),
+        split_list: Vec::new(),
+        split_from: None,
     };
     tree.sync_labels(&LabelSync {
         pool: &pool,

@@ -73,7 +73,7 @@ impl Spa {
     }
 
     /// Waits until what began before is on disk, and what it freed is free.
-    pub(super) fn settle(&self) -> Result<()> {
+    pub(crate) fn settle(&self) -> Result<()> {
         let until = self.inner.groups.open_txg().0 + SETTLED_TXGS;
         while self.inner.groups.synced_txg().0 < until {
             self.sync_now()?;
