@@ -7,12 +7,10 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Guid, MetaslabId, Txg};
-use faulty::{PowerCut, PowerSupply};
+use geom::Provider;
 use geom::disk::OpenMode;
-use geom::{Command, Provider, Shape};
 use oracle::vm::Guest;
 use oracle::{Zdb, have_zdb};
 use phys::label::LABEL_START_SIZE;
@@ -20,6 +18,7 @@ use phys::scan::DSS_FINISHED;
 use spa::{
     ImportOptions, Settings, Spa, SweepAction, SweepKind, SweepRefusal, SweepState, TrimOptions,
 };
+use torture::careless::Disks;
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -32,58 +31,6 @@ const START: SweepAction = SweepAction::Start(TrimOptions {
     rate: 0,
     secure: false,
 });
-
-/// A disk whose deleted sectors read as garbage, which is durable as a write is: with the next flush, or in part when
-/// the power is cut.
-struct Careless {
-    below: Arc<dyn Provider>,
-    deleted_bytes: AtomicU64,
-}
-
-impl Provider for Careless {
-    fn name(&self) -> &str {
-        self.below.name()
-    }
-    fn shape(&self) -> Shape {
-        self.below.shape()
-    }
-    fn execute(&self, offset: u64, command: Command<'_>) -> base::Result<()> {
-        match command {
-            Command::Delete { len } => {
-                self.deleted_bytes.fetch_add(len, Ordering::Relaxed);
-                self.below.write(offset, &vec![0xa5; len as usize])
-            }
-            command => self.below.execute(offset, command),
-        }
-    }
-}
-
-/// Disks that end up on one supply of power.
-struct Disks {
-    recorded: Vec<Arc<PowerCut>>,
-    careless: Vec<Arc<Careless>>,
-    providers: Vec<Arc<dyn Provider>>,
-    supply: Arc<PowerSupply>,
-}
-
-fn disks(count: usize, bytes: u64) -> Disks {
-    let supply = PowerSupply::new();
-    let disk = |n| PowerCut::fed_by(&supply, format!("/disk{n}"), bytes, 512);
-    let recorded: Vec<_> = (0..count).map(|n| Arc::new(disk(n))).collect();
-    let careless = |disk: &Arc<PowerCut>| {
-        Arc::new(Careless {
-            below: disk.clone(),
-            deleted_bytes: AtomicU64::new(0),
-        })
-    };
-    let careless: Vec<_> = recorded.iter().map(careless).collect();
-    Disks {
-        providers: careless.iter().map(|disk| disk.clone() as _).collect(),
-        recorded,
-        careless,
-        supply,
-    }
-}
 
 /// A slice does little, so that a sweep takes many txgs.
 fn slowly(rounds: u64) -> Settings {
@@ -165,7 +112,7 @@ fn sweep_beside_work(layout: Layout, count: usize, kind: SweepKind, seed: u64) {
     } else {
         DISK_BYTES
     };
-    let disks = disks(count, bytes);
+    let disks = Disks::new(count, bytes);
     let (mut dice, mut world) = (Dice::new(seed), World::default());
     let spa = make(layout, &disks.providers, 4);
     steps(&spa, &mut world, &mut dice, 60);
@@ -184,19 +131,13 @@ fn sweep_beside_work(layout: Layout, count: usize, kind: SweepKind, seed: u64) {
     if kind == SweepKind::Initialize {
         assert_eq!(sweep(&spa, kind, SweepAction::Forget), []);
     }
-    let deleted = || -> u64 {
-        let disks = disks.careless.iter();
-        disks
-            .map(|disk| disk.deleted_bytes.load(Ordering::Relaxed))
-            .sum()
-    };
-    let before = deleted();
+    let before = disks.deleted_bytes();
     start(&spa, kind);
     finish(&spa, kind);
     let free = free_bytes(&spa, layout);
     let swept = match kind {
         SweepKind::Initialize => pattern_bytes(&disks.providers),
-        SweepKind::Trim => deleted() - before,
+        SweepKind::Trim => disks.deleted_bytes() - before,
     };
     // The rest was freed in the last txgs, or is in short pieces, or between the data of a dRAID and its last row.
     assert!(
@@ -290,7 +231,7 @@ fn open_at(disks: &[Arc<dyn Provider>], txg: Txg) -> base::Result<Spa> {
 
 /// The two uberblocks before the last one lead to what they had.
 fn older_uberblocks_stay_valid(kind: SweepKind, seed: u64) {
-    let disks = disks(2, DISK_BYTES);
+    let disks = Disks::new(2, DISK_BYTES);
     let (mut dice, mut world) = (Dice::new(seed), World::default());
     let spa = make(Layout::Mirror, &disks.providers, 2);
     steps(&spa, &mut world, &mut dice, 40);
@@ -305,11 +246,7 @@ fn older_uberblocks_stay_valid(kind: SweepKind, seed: u64) {
             continue;
         }
         let newest = past[2].0;
-        let images = disks
-            .recorded
-            .iter()
-            .map(|disk| Arc::new(disk.snapshot()) as _);
-        let images: Vec<Arc<dyn Provider>> = images.collect();
+        let images = disks.snapshots();
         for (txg, world) in past.iter().filter(|(txg, _)| txg.0 + 2 >= newest.0) {
             let then = open_at(&images, *txg).unwrap();
             assert_eq!(then.uberblock().txg(), *txg);
@@ -339,12 +276,12 @@ struct Recording {
 }
 
 fn record(layout: Layout, count: usize, kind: SweepKind, seed: u64) -> Recording {
-    let disks = disks(count, DISK_BYTES);
+    let disks = Disks::new(count, DISK_BYTES);
     let (mut dice, mut world) = (Dice::new(seed), World::default());
     let spa = make(layout, &disks.providers, 4);
     steps(&spa, &mut world, &mut dice, 40);
     start(&spa, kind);
-    disks.recorded.iter().for_each(|disk| disk.forget());
+    disks.forget();
     let first = disks.supply.commands();
     let mut worlds = vec![(world.clone(), Some(first))];
     while spa.is_sweeping(kind, None) {
@@ -364,13 +301,7 @@ fn record(layout: Layout, count: usize, kind: SweepKind, seed: u64) -> Recording
 impl Recording {
     /// Cuts the power after the n-th command, opens what is left, and ends the sweep; returns whether it was half done.
     fn cut(&self, n: u64, seed: u64, kind: SweepKind) -> Result<bool, String> {
-        let image = |disk: &Arc<PowerCut>| {
-            Arc::new(Careless {
-                below: Arc::new(disk.image_after(n, seed)),
-                deleted_bytes: AtomicU64::new(0),
-            }) as Arc<dyn Provider>
-        };
-        let images: Vec<_> = self.disks.recorded.iter().map(image).collect();
+        let images = self.disks.images_after(n, seed);
         let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
         let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
         let synced = self.worlds.iter().rposition(known).expect("the first is");
@@ -512,7 +443,7 @@ fn assert_refusals(spa: &Spa, kind: SweepKind, state: Option<SweepState>) {
 #[test]
 fn sim_a_trim_keeps_to_its_rate() {
     rt::simulate(7, || {
-        let disks = disks(1, DISK_BYTES);
+        let disks = Disks::new(1, DISK_BYTES);
         let spa = make(Layout::Stripe, &disks.providers, 1000);
         let rate = 4 << 20;
         let options = TrimOptions {
@@ -531,7 +462,7 @@ fn sim_a_trim_keeps_to_its_rate() {
         };
         spa.wait_sweep(SweepKind::Trim, None, see).unwrap();
         let took_secs = (rt::now_ns() - begun_ns) / 1_000_000_000;
-        let deleted = disks.careless[0].deleted_bytes.load(Ordering::Relaxed);
+        let deleted = disks.deleted_bytes();
         let least_secs = deleted / rate - 2;
         assert!(took_secs >= least_secs, "{deleted} in {took_secs} s");
         assert!(slices < 100, "{slices} txgs");
