@@ -244,7 +244,7 @@ impl Model {
                         due.remove(&key);
                     }
                 }
-                if (metaslab + syncing) % 3 != 0 {
+                if !(metaslab + syncing).is_multiple_of(3) {
                     held.put_untrimmed(held.free());
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //! While the property is on, each metaslab remembers what has become allocatable again
-//! ([`metaslab::Metaslabs::hold_untrimmed`]). Each txg takes every 32nd metaslab, another one each time, holds it still,
+//! ([`metaslab::Metaslabs::hold_untrimmed`]). Each txg takes every 32nd metaslab, others each time, holds it still,
 //! and deletes what it remembers on all devices that can. Ranges that are too short are forgotten; what is left when
 //! the slice ends is put back.
 //!
@@ -12,7 +12,7 @@
 //! # Invariants
 //! 1. As of all sweeps: what is deleted was neither allocated in the txg that is being synced nor in the two before it.
 //!    It may be forgotten at any time; nothing of this is on disk.
-//! 2. While anything freed is on its way to be allocatable, each txg writes its uberblock, also when nothing else has
+//! 2. While anything that was freed cannot be allocated yet, each txg writes its uberblock, also when nothing else has
 //!    changed: so the last three on disk lead to nothing that is deleted.
 //! 3. A device whose trim was begun by hand is left to that.
 //!
