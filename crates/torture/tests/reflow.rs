@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::ErrorKind;
-use faulty::{PowerCut, PowerSupply};
+use faulty::{FaultInjector, PowerCut, PowerSupply};
 use geom::Provider;
 use phys::scan::DSS_FINISHED;
 use phys::uberblock::RRSS_SCRATCH_INVALID_SYNCED_REFLOW;
@@ -16,7 +16,7 @@ use torture::golden;
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
-use vdev::{AutoAshift, NewDevice, VdevKind};
+use vdev::{Attach, AutoAshift, NewDevice, VdevKind};
 use zpl::mount::mount;
 
 const DISK_BYTES: u64 = 96 << 20;
@@ -324,6 +324,135 @@ fn export_everywhere(shape: Shape) {
 fn sim_zdb_finds_each_state_of_an_expansion_clean() {
     for shape in [SINGLE, DOUBLE] {
         rt::simulate(seed(73), move || export_everywhere(shape));
+    }
+}
+
+/// A device dies after so many writes, while slices are moved: the expansion waits, work goes on, and when the device is
+/// back and up to date it goes on to its end.
+fn fails_in_a_slice(shape: Shape, child: usize, writes: u64, seed: u64) {
+    let disk = |n| -> Arc<dyn Provider> { Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES)) };
+    let faulty: Vec<_> = (0..=shape.children)
+        .map(|n| Arc::new(FaultInjector::new(disk(n))))
+        .collect();
+    let disks: Vec<Arc<dyn Provider>> = faulty.iter().map(|disk| disk.clone() as _).collect();
+    let (mut dice, mut world) = (Dice::new(seed), World::default());
+    let spa = create(shape, &disks, slowly());
+    steps(&spa, &mut world, &mut dice, 20);
+    widen(&spa, disks.last().unwrap()).unwrap();
+    while spa.uberblock().reflow_offset() == 0 {
+        spa.sync().unwrap();
+    }
+    faulty[child].kill_after(writes);
+    let device = spa.parts().tree().tops()[0].children()[child].clone();
+    while device.leaf().is_usable() {
+        assert!(is_expanding(&spa), "it ended before the device died");
+        spa.sync().unwrap();
+    }
+    spa.sync().unwrap();
+    let paused_at = spa.uberblock().reflow_offset();
+    for _ in 0..4 {
+        steps(&spa, &mut world, &mut dice, 1);
+        spa.sync().unwrap();
+    }
+    assert!(is_expanding(&spa));
+    assert_eq!(spa.uberblock().reflow_offset(), paused_at);
+    world.compare(spa.dsl()).unwrap();
+    check_filler(&spa).unwrap();
+
+    faulty[child].revive();
+    let back = Arc::clone(&disks[child]);
+    spa.parts().tree().online(device.guid(), back).unwrap();
+    wait(&spa).unwrap();
+    assert_expanded(&spa, shape);
+    world.compare(spa.dsl()).unwrap();
+    check_filler(&spa).unwrap();
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&disks, "tank");
+}
+
+#[test]
+fn sim_a_device_that_fails_in_a_slice_pauses_an_expansion() {
+    for (child, writes) in [(0, 0), (1, 5), (3, 30)] {
+        let seed = seed(75);
+        rt::simulate(seed, move || fails_in_a_slice(SINGLE, child, writes, seed));
+    }
+    let seed = seed(76);
+    rt::simulate(seed, move || fails_in_a_slice(DOUBLE, 2, 9, seed));
+}
+
+fn replace(spa: &Spa, child: usize, new: &Arc<dyn Provider>) {
+    let old = spa.parts().tree().tops()[0].children()[child].guid();
+    let how = (0, AutoAshift::default());
+    spa.attach(old, &new_device(new), Attach::Replacement, how)
+        .unwrap();
+}
+
+/// A child is replaced while sectors are moved, which wait for it, and others afterwards, one of them absent.
+fn replaced_meanwhile_and_afterwards(shape: Shape, seed: u64) {
+    let disk = |n| Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES)) as _;
+    let mut disks: Vec<Arc<dyn Provider>> = (0..=shape.children).map(disk).collect();
+    let (mut dice, mut world) = (Dice::new(seed), World::default());
+    let spa = create(shape, &disks, slowly());
+    steps(&spa, &mut world, &mut dice, 20);
+    widen(&spa, disks.last().unwrap()).unwrap();
+    while spa.uberblock().reflow_offset() == 0 {
+        spa.sync().unwrap();
+    }
+    steps(&spa, &mut world, &mut dice, 1);
+    let new = disk(100);
+    replace(&spa, 1, &new);
+    disks[1] = new;
+    while spa.parts().tree().devices().len() > disks.len() {
+        steps(&spa, &mut world, &mut dice, 1);
+        spa.wait_scan(&mut |_| true).unwrap();
+        spa.sync().unwrap();
+    }
+    assert!(is_expanding(&spa), "it ended beside the replacement");
+    wait(&spa).unwrap();
+    assert_expanded(&spa, shape);
+    world.compare(spa.dsl()).unwrap();
+    check_filler(&spa).unwrap();
+
+    let new = disk(101);
+    replace(&spa, 0, &new);
+    disks[0] = new;
+    spa.wait_scan(&mut |_| true).unwrap();
+    steps(&spa, &mut world, &mut dice, 3);
+    spa.export().unwrap();
+    drop(spa);
+    let last = disks.len() - 1;
+    let left: Vec<_> = disks[..last].to_vec();
+    let spa = pool::open(&left, false).unwrap();
+    steps(&spa, &mut world, &mut dice, 3);
+    let new = disk(102);
+    replace(&spa, last, &new);
+    disks[last] = new;
+    spa.wait_scan(&mut |_| true).unwrap();
+    spa.scrub().unwrap();
+    spa.wait_scan(&mut |_| true).unwrap();
+    let scan = spa.scan().unwrap();
+    assert_eq!((scan.state.get(), scan.errors.get()), (DSS_FINISHED, 0));
+    assert_eq!(scan.processed.get(), 0, "repaired");
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&disks, "tank");
+    for n in 0..disks.len() {
+        let mut left = disks.clone();
+        left.remove(n);
+        let spa = pool::open(&left, true).unwrap();
+        world.compare(spa.dsl()).unwrap();
+        check_filler(&spa).unwrap();
+    }
+}
+
+#[test]
+fn sim_children_are_replaced_during_and_after_an_expansion() {
+    for shape in [SINGLE, DOUBLE] {
+        let seed = seed(77);
+        rt::simulate(seed, move || replaced_meanwhile_and_afterwards(shape, seed));
     }
 }
 
