@@ -13,6 +13,7 @@ use phys::label::LABEL_START_SIZE;
 use phys::scan::DSS_FINISHED;
 use spa::{ImportOptions, Settings, Spa};
 use torture::careless::{Disks, GARBAGE};
+use torture::cuts::{self, Step};
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -208,23 +209,14 @@ fn sim_an_idle_pool_goes_on() {
     });
 }
 
-/// What the pool should hold after each step, and the first command after it was durable.
-type Worlds = Vec<(World, Option<u64>)>;
-
-fn cut(disks: &Disks, worlds: &Worlds, n: u64, seed: u64) -> Result<(), String> {
+fn cut(disks: &Disks, worlds: &[Step], n: u64, seed: u64) -> Result<(), String> {
     let images = disks.images_after(n, seed);
     let spa = pool::open_with(&images, false, often()).map_err(|e| format!("import: {e}"))?;
-    let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
-    let synced = worlds.iter().rposition(known).expect("the first is");
-    let outcomes = worlds[synced..].iter().map(|(w, _)| w.compare(spa.dsl()));
-    let outcomes: Vec<_> = outcomes.collect();
-    let Some(at) = outcomes.iter().position(Result::is_ok) else {
-        return Err(format!("no state since step {synced}: {outcomes:#?}"));
-    };
+    let world = cuts::find(worlds, &spa, n)?;
     for _ in 0..4 {
         spa.force_sync().map_err(|e| format!("sync: {e}"))?;
     }
-    worlds[synced + at].0.compare(spa.dsl())?;
+    world.compare(spa.dsl())?;
     let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
     if !report.is_clean() {
         return Err(format!("findings: {:#?}", report.findings));
@@ -255,11 +247,7 @@ fn sim_power_cuts_while_it_is_deleted() {
         spa.close().unwrap();
         assert!(disks.deleted_bytes() > before + (1 << 20));
         let last = disks.supply.commands();
-        let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-        let stride = if all { 1 } else { (last - first) / CUTS };
-        for n in (first..last).step_by(stride as usize).chain([last]) {
-            let outcome = cut(&disks, &worlds, n, seed ^ n);
-            outcome.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
-        }
+        let cut = |n| cut(&disks, &worlds, n, seed ^ n);
+        cuts::everywhere(first..=last, CUTS, seed, cut);
     });
 }

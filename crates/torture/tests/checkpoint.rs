@@ -14,6 +14,7 @@ use oracle::vm::Guest;
 use oracle::{Zdb, have_zdb};
 use ram::Memory;
 use spa::{Settings, Spa};
+use torture::cuts::{self, Step};
 use torture::golden::golden;
 use torture::model::World;
 use torture::pool::{self, Layout};
@@ -153,7 +154,7 @@ struct Recording {
     first: u64,
     commands: u64,
     /// With the command since which it is on disk.
-    worlds: Vec<(World, Option<u64>)>,
+    worlds: Vec<Step>,
     kept: World,
 }
 
@@ -206,15 +207,7 @@ impl Recording {
         let images: Vec<_> = self.disks.iter().map(image).collect();
         let spa = pool::open_with(&images, false, slowly()).map_err(|e| format!("import: {e}"))?;
         let found = is_there(&spa);
-        let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
-        let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.dsl());
-        let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
-        if outcomes.iter().all(Result::is_err) {
-            return Err(format!(
-                "no state since step {synced} is there: {outcomes:#?}"
-            ));
-        }
+        cuts::find(&self.worlds, &spa, n)?;
         let check = |spa: &Spa| {
             let report = pool::verify(spa).map_err(|e| format!("check: {e}"))?;
             let findings = &report.findings;
@@ -235,13 +228,9 @@ impl Recording {
     }
 
     fn cut_everywhere(&self, seed: u64) -> [u64; 3] {
-        let total = self.commands - self.first;
-        let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-        let stride = if all { 1 } else { (total / CUTS).max(1) };
         let mut outcomes = [0; 3];
-        for n in (self.first..=self.commands).step_by(stride as usize) {
-            let found = self.cut(n, seed ^ n);
-            let found = found.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
+        let cut = |n| self.cut(n, seed ^ n);
+        for (_, found) in cuts::everywhere(self.first..=self.commands, CUTS, seed, cut) {
             outcomes[found.map_or(2, usize::from)] += 1;
         }
         outcomes

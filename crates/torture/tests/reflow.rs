@@ -12,6 +12,7 @@ use phys::scan::DSS_FINISHED;
 use phys::uberblock::RRSS_SCRATCH_INVALID_SYNCED_REFLOW;
 use ram::Memory;
 use spa::{Settings, Spa};
+use torture::cuts::{self, Step};
 use torture::golden;
 use torture::model::World;
 use torture::pool::{self, Layout};
@@ -128,7 +129,7 @@ struct Recording {
     disks: Vec<Arc<PowerCut>>,
     first: u64,
     commands: u64,
-    worlds: Vec<(World, Option<u64>)>,
+    worlds: Vec<Step>,
 }
 
 /// Works on a pool, expands it while work goes on, and works on.
@@ -193,16 +194,7 @@ impl Recording {
 
     /// The world that is there after the power was cut.
     fn find(&self, spa: &Spa, n: u64) -> Result<&World, String> {
-        let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
-        let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.dsl());
-        let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
-        let Some(at) = outcomes.iter().position(Result::is_ok) else {
-            return Err(format!(
-                "no state since step {synced} is there: {outcomes:#?}"
-            ));
-        };
-        Ok(&self.worlds[synced + at].0)
+        cuts::find(&self.worlds, spa, n)
     }
 
     /// Cuts the power after the n-th command, and opens what is left: whole, and without any set of devices that may be
@@ -248,13 +240,10 @@ impl Recording {
 
 fn cut_everywhere(shape: Shape, seed: u64) {
     let recording = record(shape, seed);
-    let total = recording.commands - recording.first;
-    let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-    let stride = if all { 1 } else { (total / CUTS).max(1) };
     let mut stages: BTreeMap<Stage, u64> = BTreeMap::new();
-    for n in (recording.first..=recording.commands).step_by(stride as usize) {
-        let seen = recording.cut(n, seed ^ n, shape);
-        let seen = seen.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
+    let commands = recording.first..=recording.commands;
+    let cut = |n| recording.cut(n, seed ^ n, shape);
+    for (n, seen) in cuts::everywhere(commands, CUTS, seed, cut) {
         if stages.insert(seen, n).is_none() {
             pool::verify_with_zdb(&recording.images(n, seed ^ n), "tank");
         }

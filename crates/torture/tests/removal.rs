@@ -15,6 +15,7 @@ use oracle::{Zdb, have_zdb};
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, DSS_SCANNING};
 use ram::Memory;
 use spa::{Settings, Spa};
+use torture::cuts::{self, Step};
 use torture::golden::golden;
 use torture::model::World;
 use torture::pool::{self, Layout};
@@ -288,7 +289,7 @@ struct Recording {
     disks: Vec<Arc<PowerCut>>,
     first: u64,
     commands: u64,
-    worlds: Vec<(World, Option<u64>)>,
+    worlds: Vec<Step>,
 }
 
 /// Works on a pool, removes a vdev while work goes on, and works on.
@@ -343,18 +344,10 @@ impl Recording {
         let image = |disk: &Arc<PowerCut>| Arc::new(disk.image_after(n, seed)) as Arc<dyn Provider>;
         let images: Vec<_> = self.disks.iter().map(image).collect();
         let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
-        let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
-        let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.dsl());
-        let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
-        let Some(at) = outcomes.iter().position(Result::is_ok) else {
-            let what = format!("no state since step {synced} is there: {outcomes:#?}");
-            return Err(what);
-        };
+        let world = cuts::find(&self.worlds, &spa, n)?;
         let removing = spa.is_removing();
         spa.wait_removal(&mut |_| true)
             .map_err(|e| format!("removal: {e}"))?;
-        let world = &self.worlds[synced + at].0;
         world.compare(spa.dsl())?;
         let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
         if !report.is_clean() {
@@ -372,14 +365,11 @@ impl Recording {
 
 fn cut_everywhere(case: &Case, seed: u64) {
     let recording = record(case, seed);
-    let total = recording.commands - recording.first;
-    let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-    let stride = if all { 1 } else { (total / CUTS).max(1) };
     let begun = recording.worlds[1].1.expect("its beginning was synced");
     let mut outcomes = [0; 2];
-    for n in (recording.first..=recording.commands).step_by(stride as usize) {
-        let removed = recording.cut(n, seed ^ n, case);
-        let removed = removed.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
+    let commands = recording.first..=recording.commands;
+    let cut = |n| recording.cut(n, seed ^ n, case);
+    for (n, removed) in cuts::everywhere(commands, CUTS, seed, cut) {
         // Until then, an uberblock that was not flushed may be there or not.
         assert!(
             removed || n < begun,

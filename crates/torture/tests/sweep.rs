@@ -19,6 +19,7 @@ use spa::{
     ImportOptions, Settings, Spa, SweepAction, SweepKind, SweepRefusal, SweepState, TrimOptions,
 };
 use torture::careless::Disks;
+use torture::cuts::{self, Step};
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -272,7 +273,7 @@ fn sim_older_uberblocks_stay_valid() {
 struct Recording {
     disks: Disks,
     first: u64,
-    worlds: Vec<(World, Option<u64>)>,
+    worlds: Vec<Step>,
 }
 
 fn record(layout: Layout, count: usize, kind: SweepKind, seed: u64) -> Recording {
@@ -303,17 +304,10 @@ impl Recording {
     fn cut(&self, n: u64, seed: u64, kind: SweepKind) -> Result<bool, String> {
         let images = self.disks.images_after(n, seed);
         let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
-        let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
-        let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.dsl());
-        let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
-        let Some(at) = outcomes.iter().position(Result::is_ok) else {
-            let what = format!("no state since step {synced} is there: {outcomes:#?}");
-            return Err(what);
-        };
+        let world = cuts::find(&self.worlds, &spa, n)?;
         let is_half = spa.is_sweeping(kind, None);
         finish(&spa, kind);
-        self.worlds[synced + at].0.compare(spa.dsl())?;
+        world.compare(spa.dsl())?;
         let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
         if !report.is_clean() {
             return Err(format!("findings: {:#?}", report.findings));
@@ -326,14 +320,9 @@ impl Recording {
 fn cut_everywhere(layout: Layout, count: usize, kind: SweepKind, seed: u64) {
     let recording = record(layout, count, kind, seed);
     let last = recording.disks.supply.commands();
-    let total = last - recording.first;
-    let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-    let stride = if all { 1 } else { (total / CUTS).max(1) };
     let mut outcomes = [0; 2];
-    let cuts = (recording.first..last).step_by(stride as usize);
-    for n in cuts.chain([last]) {
-        let is_half = recording.cut(n, seed ^ n, kind);
-        let is_half = is_half.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
+    let cut = |n| recording.cut(n, seed ^ n, kind);
+    for (_, is_half) in cuts::everywhere(recording.first..=last, CUTS, seed, cut) {
         outcomes[usize::from(is_half)] += 1;
     }
     assert!(
