@@ -316,8 +316,8 @@ fn sim_zdb_finds_each_state_of_an_expansion_clean() {
     }
 }
 
-/// A device dies after so many writes, while slices are moved: the expansion waits, work goes on, and when the device is
-/// back and up to date it goes on to its end.
+/// A device dies after so many writes, while slices are moved: the expansion waits, work goes on, and when the device
+/// is back and up to date it goes on to its end.
 fn fails_in_a_slice(shape: Shape, child: usize, writes: u64, seed: u64) {
     let disk = |n| -> Arc<dyn Provider> { Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES)) };
     let faulty: Vec<_> = (0..=shape.children)
