@@ -301,6 +301,13 @@ impl TxGroups {
         self.want(&mut state, open);
     }
 
+    /// Has the open txg synced when it is old enough, also if nothing changes in it.
+    pub fn expect_txg(&self) {
+        if self.state.lock().mark_changed() {
+            self.work.notify_all();
+        }
+    }
+
     /// Whether a thread waits for the syncing txg or a later one.
     #[must_use]
     #[doc(alias = "txg_sync_waiting")]

@@ -315,15 +315,59 @@ impl Group {
         let loaded = state.metaslabs[at].load(store, &self.format);
         state.reorder(before);
         loaded?;
-        for rank in 0..state.active.len() {
-            if state.active[rank] == Some(at) {
-                state.passivate(rank, &self.format);
-            }
-        }
+        self.passivate_all(&mut state, at);
         let found = &mut state.metaslabs[at];
         found.selected = found.selected.max(txg);
         found.disable();
         Ok(Some((found.long_free(), found.map.is_some())))
+    }
+
+    /// Disables a metaslab that is not, and has segments that were not deleted on the devices since they were freed:
+    /// these are taken.
+    pub(crate) fn disable_untrimmed(&self, metaslab: u64) -> Option<RangeTree> {
+        let mut state = self.state.lock();
+        let at = metaslab as usize;
+        let found = state.metaslabs.get(at)?;
+        if !found.has_untrimmed() || found.is_disabled() {
+            return None;
+        }
+        self.passivate_all(&mut state, at);
+        let found = &mut state.metaslabs[at];
+        found.disable();
+        Some(found.take_untrimmed())
+    }
+
+    /// Puts back what [`disable_untrimmed`](Group::disable_untrimmed) took, before the metaslab is enabled.
+    pub(crate) fn put_untrimmed(&self, metaslab: u64, rest: &RangeTree) {
+        self.state.lock().metaslabs[metaslab as usize].put_untrimmed(rest);
+    }
+
+    /// Forgets what was not deleted on the devices.
+    pub(crate) fn forget_untrimmed(&self) {
+        let mut state = self.state.lock();
+        let forget = |metaslab: &mut Metaslab| drop(metaslab.take_untrimmed());
+        state.metaslabs.iter_mut().for_each(forget);
+    }
+
+    /// Whether anything was freed that cannot be allocated yet, or that older uberblocks lead to.
+    pub(crate) fn is_maturing(&self) -> bool {
+        let state = self.state.lock();
+        state.metaslabs.iter().any(Metaslab::has_fresh_frees)
+    }
+
+    /// Whether so long a segment waits to be deleted on the devices, or will.
+    pub(crate) fn awaits_trim(&self, least_bytes: u64) -> bool {
+        let state = self.state.lock();
+        let mut metaslabs = state.metaslabs.iter();
+        metaslabs.any(|metaslab| metaslab.awaits_trim(least_bytes))
+    }
+
+    fn passivate_all(&self, state: &mut State, metaslab: usize) {
+        for rank in 0..state.active.len() {
+            if state.active[rank] == Some(metaslab) {
+                state.passivate(rank, &self.format);
+            }
+        }
     }
 
     /// Undoes [`disable`](Group::disable).
@@ -504,7 +548,7 @@ impl Group {
     }
 
     #[doc(alias = "metaslab_sync_done")]
-    pub(crate) fn sync_done(&self, txg: Txg, defer: bool) {
+    pub(crate) fn sync_done(&self, txg: Txg, defer: bool, remembers: bool) {
         let mut state = self.state.lock();
         let state = &mut *state;
         state.is_new = false;
@@ -513,7 +557,7 @@ impl Group {
         let defer = defer && state.is_allocatable;
         for at in dirty {
             let before = (Reverse(state.metaslabs[at].weight), at);
-            let delta = state.metaslabs[at].sync_done(txg, defer, &self.format);
+            let delta = state.metaslabs[at].sync_done(txg, (defer, remembers), &self.format);
             state.reorder(before);
             state.account(delta);
             if state.metaslabs[at].has_fresh_frees() {

@@ -83,6 +83,11 @@ impl Held {
         &self.free
     }
 
+    /// Remembers some of what is free as not deleted on the devices.
+    pub fn put_untrimmed(&self, rest: &RangeTree) {
+        self.group.put_untrimmed(self.metaslab, rest);
+    }
+
     /// Whether anything was ever allocated there.
     #[must_use]
     pub fn was_used(&self) -> bool {

@@ -23,6 +23,11 @@
 //! here. It stays loaded; frees go on. What was freed in the last two txgs is not among these segments, also when
 //! space was short and it was not deferred: older uberblocks lead there.
 //!
+//! # Untrimmed
+//! With `autotrim` on, what has become allocatable again is also remembered as *untrimmed*, until it is allocated, or
+//! taken to be deleted on the devices. It may be forgotten at any time. What was not deferred is among it when the two
+//! txgs are over, if nothing is there then.
+//!
 //! # Source
 //! OpenZFS module/zfs/metaslab.c, include/sys/metaslab_impl.h @be7657e3.
 
@@ -87,6 +92,8 @@ pub(crate) struct Metaslab {
     defer: [RangeTree; TXG_DEFER_SIZE],
     /// What was freed in the txgs of `defer`, but was not deferred. Some of it may have been allocated again.
     undeferred: [RangeTree; TXG_DEFER_SIZE],
+    /// ms_trim: free for more than two txgs, and not deleted on the devices since.
+    untrimmed: RangeTree,
     /// ms_disabled: how many hold it so that nothing is allocated here
     disabled: u32,
     /// From log space maps, not in the first `synced_length` bytes of `map`
@@ -147,6 +154,7 @@ impl Metaslab {
             freed: RangeTree::new(),
             defer: Default::default(),
             undeferred: Default::default(),
+            untrimmed: RangeTree::new(),
             disabled: 0,
             unflushed: None,
             allocated: map.as_ref().map_or(0, |m| m.allocated),
@@ -194,6 +202,13 @@ impl Metaslab {
                 .iter()
                 .for_each(|other| self.check_apart(other, one));
         }
+        let in_use = busy.iter().copied().chain(&self.undeferred);
+        in_use.for_each(|tree| self.check_apart(&self.untrimmed, tree));
+        if let Some(allocatable) = &self.allocatable {
+            let is_free = |(start, size)| allocatable.contains(start, size);
+            let is_right = self.untrimmed.iter().all(is_free);
+            assert!(is_right, "metaslab {}: untrimmed and not free", self.id);
+        }
     }
 
     /// Iterates over `few` and looks each segment up in `many`.
@@ -223,6 +238,27 @@ impl Metaslab {
     pub(crate) fn enable(&mut self) {
         let left = self.disabled.checked_sub(1);
         self.disabled = left.expect("a metaslab is enabled as often as it was disabled");
+    }
+
+    /// Takes what was not deleted on the devices since it was freed.
+    pub(crate) fn take_untrimmed(&mut self) -> RangeTree {
+        self.untrimmed.vacate()
+    }
+
+    /// Puts back what was taken while the metaslab is disabled.
+    pub(crate) fn put_untrimmed(&mut self, rest: &RangeTree) {
+        self.untrimmed.add_all(rest);
+    }
+
+    pub(crate) fn has_untrimmed(&self) -> bool {
+        !self.untrimmed.is_empty()
+    }
+
+    /// Whether so long a segment waits to be deleted on the devices, or will.
+    pub(crate) fn awaits_trim(&self, least_bytes: u64) -> bool {
+        let trees = self.defer.iter().chain(&self.undeferred);
+        let mut trees = trees.chain([&self.untrimmed]);
+        trees.any(|tree| tree.iter().any(|(_, size)| size >= least_bytes))
     }
 
     /// What no block is in, nor was in the last two txgs; of a metaslab that is loaded.
@@ -371,6 +407,7 @@ impl Metaslab {
         let offset = self.find(asize)?;
         let tree = self.allocatable.as_mut()?;
         tree.remove(offset, asize);
+        self.untrimmed.clear_range(offset, asize);
         self.allocating[slot(txg)].add(offset, asize);
         self.selected = self.selected.max(txg);
         Some(offset)
@@ -407,6 +444,7 @@ impl Metaslab {
         };
         let taken = tree.try_remove(offset, asize);
         if taken {
+            self.untrimmed.clear_range(offset, asize);
             self.allocating[slot(txg)].add(offset, asize);
             self.selected = self.selected.max(txg);
         }
@@ -558,7 +596,12 @@ impl Metaslab {
 
     /// `metaslab_sync_done`: the txg is on disk. What it freed is deferred (or not, when `defer` is
     /// false because space is short), and what was deferred two txgs ago can be allocated.
-    pub(crate) fn sync_done(&mut self, txg: Txg, defer: bool, format: &MapFormat) -> SpaceDelta {
+    pub(crate) fn sync_done(
+        &mut self,
+        txg: Txg,
+        (defer, remembers): (bool, bool),
+        format: &MapFormat,
+    ) -> SpaceDelta {
         assert!(
             self.freeing.is_empty(),
             "frees after the last sync pass of txg {txg}"
@@ -568,8 +611,11 @@ impl Metaslab {
         let freed = self.freed.vacate();
         let mut alloc = self.allocated_this_txg as i64 - freed.space() as i64;
         let matured = self.defer[at].vacate();
+        let lapsed = self.undeferred[at].vacate();
+        if remembers {
+            self.untrimmed.add_all(&matured);
+        }
         let mut back = vec![matured];
-        self.undeferred[at] = RangeTree::new();
         if defer {
             self.defer[at] = freed;
         } else {
@@ -578,6 +624,9 @@ impl Metaslab {
         }
         if let Some(tree) = &mut self.allocatable {
             back.iter().for_each(|free| tree.add_all(free));
+        }
+        if remembers {
+            self.remember_lapsed(&lapsed);
         }
         self.allocated_this_txg = 0;
         self.synced_length = self.map.as_ref().map_or(0, |map| map.length);
@@ -588,6 +637,20 @@ impl Metaslab {
         alloc += deferred;
         self.reweigh(format);
         SpaceDelta { alloc, deferred }
+    }
+
+    /// Of what was not deferred two txgs ago, that which is free and was not used meanwhile.
+    fn remember_lapsed(&mut self, lapsed: &RangeTree) {
+        let Some(allocatable) = &self.allocatable else {
+            return;
+        };
+        for (start, size) in lapsed.iter() {
+            let is_fresh = self.undeferred.iter().any(|t| t.overlaps(start, size));
+            if allocatable.contains(start, size) && !is_fresh {
+                self.untrimmed.clear_range(start, size);
+                self.untrimmed.add(start, size);
+            }
+        }
     }
 
     /// Brings the weight up to date.

@@ -40,6 +40,8 @@ pub struct Metaslabs {
     /// Whether nothing may be allocated from some vdevs.
     has_passive: AtomicBool,
     holds: Arc<Holds>,
+    /// Whether it is remembered what was freed and not deleted on the devices since.
+    remembers_untrimmed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -77,6 +79,7 @@ impl Metaslabs {
             special_takes_data: AtomicBool::new(false),
             has_passive: AtomicBool::new(false),
             holds: Arc::default(),
+            remembers_untrimmed: AtomicBool::new(false),
         }
     }
 
@@ -195,6 +198,49 @@ impl Metaslabs {
         Ok(found.map(|(free, was_used)| {
             Held::new(group, metaslab, free, was_used, Arc::clone(&self.holds))
         }))
+    }
+
+    /// Sets whether it is remembered from now on what was freed and not deleted on the devices since.
+    pub fn remember_untrimmed(&self, remembers: bool) {
+        self.remembers_untrimmed.store(remembers, Ordering::Relaxed);
+        if !remembers {
+            let groups = self.groups();
+            groups.iter().for_each(|group| group.forget_untrimmed());
+        }
+    }
+
+    /// Whether it is remembered.
+    #[must_use]
+    pub fn remembers_untrimmed(&self) -> bool {
+        self.remembers_untrimmed.load(Ordering::Relaxed)
+    }
+
+    /// Disables a metaslab as [`hold_still`](Metaslabs::hold_still) does, with what was freed there and not deleted on
+    /// the devices since, which is forgotten; `None` if there is nothing, or something else holds it.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is no such vdev.
+    pub fn hold_untrimmed(&self, vdev: VdevId, metaslab: u64) -> Result<Option<Held>> {
+        let group = self.group(vdev)?;
+        let found = group.disable_untrimmed(metaslab);
+        let holds = || Arc::clone(&self.holds);
+        Ok(found.map(|free| Held::new(group, metaslab, free, true, holds())))
+    }
+
+    /// Whether anything was freed that cannot be allocated yet, or that older uberblocks lead to.
+    #[must_use]
+    pub fn is_maturing(&self) -> bool {
+        let groups = self.groups();
+        groups.iter().any(|group| group.is_maturing())
+    }
+
+    /// Whether so long a segment of a vdev waits to be deleted on the devices, or will when it is not deferred any
+    /// more.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is no such vdev.
+    pub fn awaits_trim(&self, vdev: VdevId, least_bytes: u64) -> Result<bool> {
+        Ok(self.group(vdev)?.awaits_trim(least_bytes))
     }
 
     /// Whether an allocation waits for metaslabs that are [held](Metaslabs::hold_still).
@@ -324,9 +370,10 @@ impl Metaslabs {
         let spare = free.saturating_sub(slop_bytes.saturating_add(spare_bytes));
         self.spare.store(spare, Ordering::Relaxed);
         self.allocated[slot(txg)].store(0, Ordering::Relaxed);
+        let remembers = self.remembers_untrimmed();
         let topology = self.topology.read();
         for group in topology.groups.values() {
-            group.sync_done(txg, defer);
+            group.sync_done(txg, defer, remembers);
         }
         topology.classes.iter().for_each(Class::balance);
         self.note_special(&topology);

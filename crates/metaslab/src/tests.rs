@@ -1,6 +1,6 @@
 //! The allocator as a whole, against a model that tracks every sector.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{ErrorKind, MetaslabId, ObjectId, Result, Txg, VdevId};
@@ -185,6 +185,10 @@ struct Model {
     syncing: u64,
     /// whether sync passes allocate and free themselves, as writing the MOS does
     churn: bool,
+    /// by vdev and sector, the txg that last freed it since the pool was opened
+    freed_at: BTreeMap<(u64, u64), u64>,
+    /// whether anything freed was not deferred
+    was_full: bool,
 }
 
 impl Model {
@@ -209,7 +213,43 @@ impl Model {
             early: Vec::new(),
             syncing: 4,
             churn: false,
+            freed_at: BTreeMap::new(),
+            was_full: false,
         }
+    }
+
+    /// What is to be deleted is free, and was for two txgs; and it is all that has just become free for so long.
+    fn check_untrimmed(&self) {
+        let syncing = self.syncing;
+        let mut due = BTreeSet::new();
+        for ((vdev, sector), freed) in &self.freed_at {
+            if freed + 2 == syncing && self.sectors[vdev][*sector as usize] == Sector::Free {
+                due.insert((*vdev, *sector));
+            }
+        }
+        for vdev in &self.vdevs {
+            for metaslab in 0..vdev.ms_count() {
+                let Some(held) = self.metaslabs.hold_untrimmed(vdev.id, metaslab).unwrap() else {
+                    continue;
+                };
+                for (start, size) in held.free().iter() {
+                    for sector in start >> ASHIFT..(start + size) >> ASHIFT {
+                        let key = (vdev.id.0, sector);
+                        let freed = self.freed_at.get(&key).copied();
+                        let state = self.sectors[&vdev.id.0][sector as usize];
+                        assert!(
+                            state == Sector::Free && freed.is_some_and(|txg| txg + 2 <= syncing),
+                            "txg {syncing}: {key:?} is {state:?} and was freed in {freed:?}"
+                        );
+                        due.remove(&key);
+                    }
+                }
+                if !(metaslab + syncing).is_multiple_of(3) {
+                    held.put_untrimmed(held.free());
+                }
+            }
+        }
+        assert!(due.is_empty() || self.was_full, "forgotten: {due:?}");
     }
 
     fn span(&mut self, dva: &DvaPhys) -> &mut [Sector] {
@@ -262,6 +302,9 @@ impl Model {
             let txg = self.syncing;
             self.metaslabs.free(Txg(txg), Txg(txg), &dva);
             self.span(&dva).fill(Sector::Freed(txg));
+            let sectors = dva.offset() >> ASHIFT..(dva.offset() + dva.asize()) >> ASHIFT;
+            let freed = sectors.map(|sector| ((dva.vdev().0, sector), txg));
+            self.freed_at.extend(freed);
         }
     }
 
@@ -297,7 +340,12 @@ impl Model {
                 *sector = Sector::Free;
             }
         }
+        self.was_full |= normal.space == normal.alloc;
         self.check();
+        if self.metaslabs.remembers_untrimmed() {
+            self.metaslabs.check_invariants();
+            self.check_untrimmed();
+        }
         for dva in std::mem::take(&mut self.early) {
             self.span(&dva).fill(Sector::Allocated);
             self.live.push(dva);
@@ -362,7 +410,10 @@ impl Model {
 
     /// Opens the pool again from what is on disk: deferred space is free then.
     fn reload(&mut self) {
+        let remembers = self.metaslabs.remembers_untrimmed();
         self.metaslabs = open(&self.maps, &self.vdevs, self.spacemap_v2);
+        self.metaslabs.remember_untrimmed(remembers);
+        self.freed_at.clear();
         for sector in self.sectors.values_mut().flatten() {
             if matches!(sector, Sector::Freed(_)) {
                 *sector = Sector::Free;
@@ -440,6 +491,21 @@ proptest! {
             vdevs.push(geometry(4, 2, AllocClass::Log));
         }
         let mut model = Model::new(&vdevs, spacemap_v2);
+        model.churn = true;
+        run(&mut model, ops);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn prop_what_was_freed_is_to_be_deleted_two_txgs_later(
+        ops in prop::collection::vec(op(), 1..300),
+    ) {
+        let vdevs = [geometry(0, 5, AllocClass::Normal), geometry(9, 4, AllocClass::Normal)];
+        let mut model = Model::new(&vdevs, true);
+        model.metaslabs.remember_untrimmed(true);
         model.churn = true;
         run(&mut model, ops);
     }
@@ -824,6 +890,7 @@ fn sim_an_allocation_that_finds_nothing_else_waits_for_what_is_held() {
 fn what_was_just_freed_is_not_long_free() {
     for slop_bytes in [0, 1 << 20] {
         let mut model = one_vdev(1);
+        model.metaslabs.remember_untrimmed(true);
         for _ in 0..4 {
             assert!(model.allocate(false, AllocClass::Normal, 4096, 1));
         }
@@ -838,12 +905,17 @@ fn what_was_just_freed_is_not_long_free() {
         end(&mut model);
         let dva = model.live[0];
         model.metaslabs.free(Txg(model.syncing), Txg(1), &dva);
+        let untrimmed = |model: &Model| model.metaslabs.hold_untrimmed(VdevId(0), 0).unwrap();
         for _ in 0..3 {
             let held = hold(&model, 0);
             assert!(!held.free().overlaps(dva.offset(), dva.asize()));
             drop(held);
+            assert!(untrimmed(&model).is_none());
             end(&mut model);
         }
+        let held = untrimmed(&model).unwrap();
+        assert!(held.free().contains(dva.offset(), dva.asize()));
+        drop(held);
         assert!(hold(&model, 0).free().contains(dva.offset(), dva.asize()));
     }
 }

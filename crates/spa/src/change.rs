@@ -15,6 +15,7 @@ use phys::feature::{Feature, HEAD_ERRLOG};
 use crate::dedup::DEDUP_TABLE_QUOTA;
 use crate::features::Features;
 use crate::spa::{FAILMODE, Spa};
+use crate::sweep::AUTOTRIM;
 
 /// The pool property; off unless it was set.
 pub(crate) const MULTIHOST: &str = "multihost";
@@ -26,7 +27,7 @@ impl Spa {
     /// `ReadOnly`, `Suspended`.
     pub fn set_prop(&self, name: &str, value: PropValue) -> Result<()> {
         let (of_multihost, of_failmode) = (name == MULTIHOST, name == FAILMODE);
-        let of_quota = name == DEDUP_TABLE_QUOTA;
+        let (of_quota, of_autotrim) = (name == DEDUP_TABLE_QUOTA, name == AUTOTRIM);
         let name = name.to_owned();
         self.in_sync(move |inner, tx| {
             let text = format!("{name}={value}");
@@ -35,6 +36,9 @@ impl Spa {
         })?;
         if of_failmode {
             self.inner.take_failmode();
+        }
+        if of_autotrim {
+            self.inner.take_autotrim();
         }
         if of_quota {
             self.inner.take_dedup_quota()?;

@@ -203,9 +203,10 @@ impl Inner {
             .set_dedup(Arc::clone(self.core.sharing()) as _);
     }
 
-    /// From now on I/O that fails on every copy suspends the pool.
+    /// From now on I/O that fails on every copy suspends the pool, and what is freed is trimmed if it is to be.
     pub(crate) fn begin_suspending(&self) {
         self.take_failmode();
+        self.take_autotrim();
         let groups = Arc::clone(&self.groups);
         self.pipeline.set_suspend(groups);
     }
@@ -422,6 +423,7 @@ impl Spa {
             self.finish_destroys()?;
             self.finish_discard(&mut |_| {})?;
             self.finish_replacements()?;
+            self.finish_autotrim()?;
             if !self.inner.pipeline.errors().is_empty() {
                 self.sync_now()?;
             }
@@ -482,6 +484,9 @@ impl Spa {
             self.finish_destroys()?;
             self.finish_discard(&mut |_| {})?;
             self.finish_replacements()?;
+            if pool_state == PoolState::Exported {
+                self.finish_autotrim()?;
+            }
             self.set_pool_state(pool_state);
             let left = self.sync_now().and_then(|()| self.inner.groups.stop());
             // If the pool is resumed it is in use as before.

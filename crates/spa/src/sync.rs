@@ -89,6 +89,7 @@ impl Inner {
                 self.sync_spares(tx)?;
                 self.sync_removal(tx)?;
                 self.sync_sweeps(tx)?;
+                self.sync_autotrim(tx.txg())?;
                 self.sync_reflow(tx)?;
                 self.sync_discard(tx)?;
                 if !self.pauses_destroys() {

@@ -14,6 +14,7 @@ use oracle::vm::Guest;
 use oracle::{Zdb, have_zdb};
 use ram::Memory;
 use spa::{Settings, Spa};
+use torture::cuts::{self, Step};
 use torture::golden::golden;
 use torture::model::World;
 use torture::pool::{self, Layout};
@@ -67,7 +68,7 @@ fn finish(spa: &Spa) {
 }
 
 fn assert_world(spa: &Spa, world: &World, what: &str) {
-    let compared = world.compare(spa.parts().dsl());
+    let compared = world.compare(spa.dsl());
     compared.unwrap_or_else(|e| panic!("{what}: {e}"));
     pool::assert_clean(spa);
 }
@@ -153,7 +154,7 @@ struct Recording {
     first: u64,
     commands: u64,
     /// With the command since which it is on disk.
-    worlds: Vec<(World, Option<u64>)>,
+    worlds: Vec<Step>,
     kept: World,
 }
 
@@ -206,15 +207,7 @@ impl Recording {
         let images: Vec<_> = self.disks.iter().map(image).collect();
         let spa = pool::open_with(&images, false, slowly()).map_err(|e| format!("import: {e}"))?;
         let found = is_there(&spa);
-        let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
-        let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.parts().dsl());
-        let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
-        if outcomes.iter().all(Result::is_err) {
-            return Err(format!(
-                "no state since step {synced} is there: {outcomes:#?}"
-            ));
-        }
+        cuts::find(&self.worlds, &spa, n)?;
         let check = |spa: &Spa| {
             let report = pool::verify(spa).map_err(|e| format!("check: {e}"))?;
             let findings = &report.findings;
@@ -228,20 +221,16 @@ impl Recording {
         drop(spa);
         if found == Some(true) {
             let spa = pool::rewind(&images, true).map_err(|e| format!("rewind: {e}"))?;
-            self.kept.compare(spa.parts().dsl())?;
+            self.kept.compare(spa.dsl())?;
             check(&spa)?;
         }
         Ok(found)
     }
 
     fn cut_everywhere(&self, seed: u64) -> [u64; 3] {
-        let total = self.commands - self.first;
-        let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-        let stride = if all { 1 } else { (total / CUTS).max(1) };
         let mut outcomes = [0; 3];
-        for n in (self.first..=self.commands).step_by(stride as usize) {
-            let found = self.cut(n, seed ^ n);
-            let found = found.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
+        let cut = |n| self.cut(n, seed ^ n);
+        for (_, found) in cuts::everywhere(self.first..=self.commands, CUTS, seed, cut) {
             outcomes[found.map_or(2, usize::from)] += 1;
         }
         outcomes
@@ -311,7 +300,7 @@ fn sim_the_intent_log_of_a_rewound_pool_is_given_up() {
     rt::simulate(64, || {
         let disks = memory(1);
         let spa = pool::create("tank", Layout::Stripe, 9, &disks, root()).unwrap();
-        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
+        let fs = mount(spa.dsl(), "tank", false).unwrap();
         let file = fs.create_file(fs.root(), b"file", &Create::default());
         let file = file.unwrap().id;
         for turn in 0..10u8 {
@@ -331,7 +320,7 @@ fn sim_the_intent_log_of_a_rewound_pool_is_given_up() {
         for readonly in [true, false] {
             let spa = pool::rewind(&disks, readonly).unwrap();
             pool::assert_clean(&spa);
-            let fs = mount(spa.parts().dsl(), "tank", readonly).unwrap();
+            let fs = mount(spa.dsl(), "tank", readonly).unwrap();
             let mut bytes = vec![0; 70_000];
             let file = fs.resolve("file").unwrap();
             assert_eq!(fs.read(file, 0, &mut bytes).unwrap(), 5000);
@@ -448,7 +437,7 @@ fn add(spa: &Spa, disk: &Arc<dyn Provider>) {
 const GOLDEN: &str = "openzfs-2.3.2-checkpoint";
 
 fn names(spa: &Spa) -> Vec<bool> {
-    let fs = mount(spa.parts().dsl(), "tank", true).unwrap();
+    let fs = mount(spa.dsl(), "tank", true).unwrap();
     let names = ["file", "later", "new"];
     names.map(|name| fs.resolve(name).is_ok()).to_vec()
 }
@@ -461,7 +450,7 @@ fn a_checkpoint_of_openzfs_is_discarded_here() {
     assert_eq!(names(&spa), [true, true, false]);
     let before = bytes(&spa);
     pool::write_file(&spa, "tank", "new", &vec![5; 500_000]);
-    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
+    let fs = mount(spa.dsl(), "tank", false).unwrap();
     fs.unlink(fs.root(), b"file").unwrap();
     drop(fs);
     spa.sync().unwrap();
@@ -485,7 +474,7 @@ fn a_pool_is_rewound_to_a_checkpoint_of_openzfs() {
     let disks = [golden(GOLDEN)];
     let spa = pool::open(&disks, false).unwrap();
     pool::write_file(&spa, "tank", "new", &vec![5; 500_000]);
-    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
+    let fs = mount(spa.dsl(), "tank", false).unwrap();
     fs.unlink(fs.root(), b"file").unwrap();
     drop(fs);
     spa.export().unwrap();
@@ -547,7 +536,7 @@ fn sim_a_resilver_beside_a_checkpoint_is_repeated_after_it() {
         spa.parts().tree().offline(side.guid(), false).unwrap();
         pool::write_file(&spa, "tank", "one", &vec![1; 300_000]);
         spa.take_checkpoint().unwrap();
-        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
+        let fs = mount(spa.dsl(), "tank", false).unwrap();
         fs.unlink(fs.root(), b"one").unwrap();
         drop(fs);
         pool::write_file(&spa, "tank", "two", &vec![2; 300_000]);

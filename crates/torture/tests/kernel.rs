@@ -8,6 +8,7 @@ use geom::Provider;
 use geom::disk::{OpenMode, open};
 use oracle::vm::Guest;
 use oracle::{Zdb, have_zdb};
+use phys::PropValue;
 use spa::Spa;
 use torture::files::Files;
 use torture::pool::{self, Layout};
@@ -92,6 +93,7 @@ const DEDUPED: &[(&str, u64)] = &[("dedup", 1), ("compression", 2), ("recordsize
 const GUEST: &str = r#"set -e
 zpool import -d /dev -R /mnt tank
 zpool status -v tank
+test $(zpool get -H -o value autotrim tank) = on
 zpool scrub -w tank
 zpool status -v tank
 zpool status tank | grep -q "repaired 0B in .* with 0 errors"
@@ -159,6 +161,9 @@ fn hand_over(layout: Layout, count: usize) {
     let (paths, disks) = images(folder.path(), count);
     let root = init(NewFilesystem::default(), true);
     let spa = pool::create("tank", layout, 12, &disks, root).unwrap();
+    // What is freed becomes holes of the images, here and under the kernel.
+    let is_on = PropValue::Number(1);
+    spa.set_prop("autotrim", is_on).unwrap();
     let mut all = Vec::new();
     for (name, props) in KINDS {
         let full = format!("tank/{name}");

@@ -9,6 +9,7 @@ use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use ram::Memory;
 use spa::Spa;
+use torture::cuts::{self, Step};
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -21,7 +22,7 @@ struct Recording {
     disks: Vec<Arc<PowerCut>>,
     /// After each step: the world, and the number of device commands that had been acknowledged when everything
     /// up to it was known to be on disk (`None`: not known).
-    steps: Vec<(World, Option<u64>)>,
+    steps: Vec<Step>,
     commands: u64,
 }
 
@@ -73,7 +74,7 @@ fn work(
     world: &mut World,
     dice: &mut Dice,
     steps: usize,
-    recorded: &mut Vec<(World, Option<u64>)>,
+    recorded: &mut Vec<Step>,
 ) {
     for step in 0..steps {
         world
@@ -132,25 +133,7 @@ impl Recording {
             .map(|disk| Arc::new(disk.image_after(n, seed)) as Arc<dyn Provider>)
             .collect();
         let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
-        let synced = self
-            .steps
-            .iter()
-            .rposition(|(_, known)| known.is_some_and(|at| at <= n));
-        let synced = synced.expect("the empty pool was synced");
-        let candidates = self.steps[synced..].iter();
-        let mut complaints = Vec::new();
-        let found = candidates
-            .map(|(world, _)| world.compare(spa.parts().dsl()))
-            .any(|outcome| {
-                outcome
-                    .map_err(|complaint| complaints.push(complaint))
-                    .is_ok()
-            });
-        if !found {
-            return Err(format!(
-                "no state since step {synced} is there: {complaints:#?}"
-            ));
-        }
+        cuts::find(&self.steps, &spa, n)?;
         let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
         if !report.is_clean() {
             return Err(format!("findings: {:#?}", report.findings));
@@ -165,17 +148,8 @@ fn run(layout: Layout, ashift: u32, seed: u64) {
 
 fn cut_everywhere(recording: &Recording, seed: u64) {
     let first = recording.steps[0].1.unwrap();
-    let total = recording.commands - first;
-    let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-    let stride = if all { 1 } else { (total / CUTS).max(1) };
-    let cuts: Vec<u64> = (first..=recording.commands)
-        .step_by(stride as usize)
-        .collect();
-    eprintln!("{} of {total} writes", cuts.len());
-    for n in cuts {
-        let outcome = recording.cut(n, seed ^ n);
-        outcome.unwrap_or_else(|e| panic!("SEED={seed}, cut after command {n}: {e}"));
-    }
+    let cut = |n| recording.cut(n, seed ^ n);
+    cuts::everywhere(first..=recording.commands, CUTS, seed, cut);
 }
 
 #[test]

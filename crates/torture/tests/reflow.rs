@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::ErrorKind;
-use faulty::{PowerCut, PowerSupply};
+use faulty::{FaultInjector, PowerCut, PowerSupply};
 use geom::Provider;
 use phys::scan::DSS_FINISHED;
 use phys::uberblock::RRSS_SCRATCH_INVALID_SYNCED_REFLOW;
 use ram::Memory;
 use spa::{Settings, Spa};
+use torture::cuts::{self, Step};
 use torture::golden;
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
-use vdev::{AutoAshift, NewDevice, VdevKind};
+use vdev::{Attach, AutoAshift, NewDevice, VdevKind};
 use zpl::mount::mount;
 
 const DISK_BYTES: u64 = 96 << 20;
@@ -65,7 +66,7 @@ fn create(shape: Shape, disks: &[Arc<dyn Provider>], settings: Settings) -> Spa 
 }
 
 fn check_filler(spa: &Spa) -> Result<(), String> {
-    let fs = mount(spa.parts().dsl(), "tank", true).map_err(|e| format!("mount: {e}"))?;
+    let fs = mount(spa.dsl(), "tank", true).map_err(|e| format!("mount: {e}"))?;
     let file = fs.resolve("filler").map_err(|e| format!("filler: {e}"))?;
     let mut bytes = vec![0; FILLER_BYTES + 1];
     let length = fs
@@ -128,7 +129,7 @@ struct Recording {
     disks: Vec<Arc<PowerCut>>,
     first: u64,
     commands: u64,
-    worlds: Vec<(World, Option<u64>)>,
+    worlds: Vec<Step>,
 }
 
 /// Works on a pool, expands it while work goes on, and works on.
@@ -164,7 +165,7 @@ fn record(shape: Shape, seed: u64) -> Recording {
     spa.sync().unwrap();
     let commands = supply.commands();
     worlds.push((world.clone(), Some(commands)));
-    world.compare(spa.parts().dsl()).unwrap();
+    world.compare(spa.dsl()).unwrap();
     wait(&spa).unwrap();
     assert_expanded(&spa, shape);
     check_filler(&spa).unwrap();
@@ -193,16 +194,7 @@ impl Recording {
 
     /// The world that is there after the power was cut.
     fn find(&self, spa: &Spa, n: u64) -> Result<&World, String> {
-        let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
-        let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.parts().dsl());
-        let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
-        let Some(at) = outcomes.iter().position(Result::is_ok) else {
-            return Err(format!(
-                "no state since step {synced} is there: {outcomes:#?}"
-            ));
-        };
-        Ok(&self.worlds[synced + at].0)
+        cuts::find(&self.worlds, spa, n)
     }
 
     /// Cuts the power after the n-th command, and opens what is left: whole, and without any set of devices that may be
@@ -232,7 +224,7 @@ impl Recording {
         let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
         let world = self.find(&spa, n)?;
         wait(&spa).map_err(|e| format!("expansion: {e}"))?;
-        world.compare(spa.parts().dsl())?;
+        world.compare(spa.dsl())?;
         check_filler(&spa)?;
         if spa.parts().tree().tops()[0].children().len() > shape.children {
             assert_expanded(&spa, shape);
@@ -248,13 +240,10 @@ impl Recording {
 
 fn cut_everywhere(shape: Shape, seed: u64) {
     let recording = record(shape, seed);
-    let total = recording.commands - recording.first;
-    let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-    let stride = if all { 1 } else { (total / CUTS).max(1) };
     let mut stages: BTreeMap<Stage, u64> = BTreeMap::new();
-    for n in (recording.first..=recording.commands).step_by(stride as usize) {
-        let seen = recording.cut(n, seed ^ n, shape);
-        let seen = seen.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
+    let commands = recording.first..=recording.commands;
+    let cut = |n| recording.cut(n, seed ^ n, shape);
+    for (n, seen) in cuts::everywhere(commands, CUTS, seed, cut) {
         if stages.insert(seen, n).is_none() {
             pool::verify_with_zdb(&recording.images(n, seed ^ n), "tank");
         }
@@ -302,7 +291,7 @@ fn export_everywhere(shape: Shape) {
             pool::assert_clean(&spa);
             assert_expanded(&spa, shape);
         }
-        world.compare(spa.parts().dsl()).unwrap();
+        world.compare(spa.dsl()).unwrap();
         check_filler(&spa).unwrap();
         spa.export().unwrap();
         drop(spa);
@@ -327,12 +316,141 @@ fn sim_zdb_finds_each_state_of_an_expansion_clean() {
     }
 }
 
+/// A device dies after so many writes, while slices are moved: the expansion waits, work goes on, and when the device
+/// is back and up to date it goes on to its end.
+fn fails_in_a_slice(shape: Shape, child: usize, writes: u64, seed: u64) {
+    let disk = |n| -> Arc<dyn Provider> { Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES)) };
+    let faulty: Vec<_> = (0..=shape.children)
+        .map(|n| Arc::new(FaultInjector::new(disk(n))))
+        .collect();
+    let disks: Vec<Arc<dyn Provider>> = faulty.iter().map(|disk| disk.clone() as _).collect();
+    let (mut dice, mut world) = (Dice::new(seed), World::default());
+    let spa = create(shape, &disks, slowly());
+    steps(&spa, &mut world, &mut dice, 20);
+    widen(&spa, disks.last().unwrap()).unwrap();
+    while spa.uberblock().reflow_offset() == 0 {
+        spa.sync().unwrap();
+    }
+    faulty[child].kill_after(writes);
+    let device = spa.parts().tree().tops()[0].children()[child].clone();
+    while device.leaf().is_usable() {
+        assert!(is_expanding(&spa), "it ended before the device died");
+        spa.sync().unwrap();
+    }
+    spa.sync().unwrap();
+    let paused_at = spa.uberblock().reflow_offset();
+    for _ in 0..4 {
+        steps(&spa, &mut world, &mut dice, 1);
+        spa.sync().unwrap();
+    }
+    assert!(is_expanding(&spa));
+    assert_eq!(spa.uberblock().reflow_offset(), paused_at);
+    world.compare(spa.dsl()).unwrap();
+    check_filler(&spa).unwrap();
+
+    faulty[child].revive();
+    let back = Arc::clone(&disks[child]);
+    spa.parts().tree().online(device.guid(), back).unwrap();
+    wait(&spa).unwrap();
+    assert_expanded(&spa, shape);
+    world.compare(spa.dsl()).unwrap();
+    check_filler(&spa).unwrap();
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&disks, "tank");
+}
+
+#[test]
+fn sim_a_device_that_fails_in_a_slice_pauses_an_expansion() {
+    for (child, writes) in [(0, 0), (1, 5), (3, 30)] {
+        let seed = seed(75);
+        rt::simulate(seed, move || fails_in_a_slice(SINGLE, child, writes, seed));
+    }
+    let seed = seed(76);
+    rt::simulate(seed, move || fails_in_a_slice(DOUBLE, 2, 9, seed));
+}
+
+fn replace(spa: &Spa, child: usize, new: &Arc<dyn Provider>) {
+    let old = spa.parts().tree().tops()[0].children()[child].guid();
+    let how = (0, AutoAshift::default());
+    spa.attach(old, &new_device(new), Attach::Replacement, how)
+        .unwrap();
+}
+
+/// A child is replaced while sectors are moved, which wait for it, and others afterwards, one of them absent.
+fn replaced_meanwhile_and_afterwards(shape: Shape, seed: u64) {
+    let disk = |n| Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES)) as _;
+    let mut disks: Vec<Arc<dyn Provider>> = (0..=shape.children).map(disk).collect();
+    let (mut dice, mut world) = (Dice::new(seed), World::default());
+    let spa = create(shape, &disks, slowly());
+    steps(&spa, &mut world, &mut dice, 20);
+    widen(&spa, disks.last().unwrap()).unwrap();
+    while spa.uberblock().reflow_offset() == 0 {
+        spa.sync().unwrap();
+    }
+    steps(&spa, &mut world, &mut dice, 1);
+    let new = disk(100);
+    replace(&spa, 1, &new);
+    disks[1] = new;
+    while spa.parts().tree().devices().len() > disks.len() {
+        steps(&spa, &mut world, &mut dice, 1);
+        spa.wait_scan(&mut |_| true).unwrap();
+        spa.sync().unwrap();
+    }
+    assert!(is_expanding(&spa), "it ended beside the replacement");
+    wait(&spa).unwrap();
+    assert_expanded(&spa, shape);
+    world.compare(spa.dsl()).unwrap();
+    check_filler(&spa).unwrap();
+
+    let new = disk(101);
+    replace(&spa, 0, &new);
+    disks[0] = new;
+    spa.wait_scan(&mut |_| true).unwrap();
+    steps(&spa, &mut world, &mut dice, 3);
+    spa.export().unwrap();
+    drop(spa);
+    let last = disks.len() - 1;
+    let left: Vec<_> = disks[..last].to_vec();
+    let spa = pool::open(&left, false).unwrap();
+    steps(&spa, &mut world, &mut dice, 3);
+    let new = disk(102);
+    replace(&spa, last, &new);
+    disks[last] = new;
+    spa.wait_scan(&mut |_| true).unwrap();
+    spa.scrub().unwrap();
+    spa.wait_scan(&mut |_| true).unwrap();
+    let scan = spa.scan().unwrap();
+    assert_eq!((scan.state.get(), scan.errors.get()), (DSS_FINISHED, 0));
+    assert_eq!(scan.processed.get(), 0, "repaired");
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&disks, "tank");
+    for n in 0..disks.len() {
+        let mut left = disks.clone();
+        left.remove(n);
+        let spa = pool::open(&left, true).unwrap();
+        world.compare(spa.dsl()).unwrap();
+        check_filler(&spa).unwrap();
+    }
+}
+
+#[test]
+fn sim_children_are_replaced_during_and_after_an_expansion() {
+    for shape in [SINGLE, DOUBLE] {
+        let seed = seed(77);
+        rt::simulate(seed, move || replaced_meanwhile_and_afterwards(shape, seed));
+    }
+}
+
 /// What OpenZFS has begun goes on here.
 #[test]
 fn an_expansion_that_openzfs_began_ends_here() {
     let disks = golden::disks("openzfs-2.3.2-raidz1-expanding", 4);
     let read = |spa: &Spa| {
-        let fs = mount(spa.parts().dsl(), "e3", true).unwrap();
+        let fs = mount(spa.dsl(), "e3", true).unwrap();
         let read = |n: u32| {
             let mut bytes = vec![0; 4 << 20];
             let file = fs.resolve(format!("f{n}")).unwrap();

@@ -15,6 +15,7 @@ use oracle::{Zdb, have_zdb};
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, DSS_SCANNING};
 use ram::Memory;
 use spa::{Settings, Spa};
+use torture::cuts::{self, Step};
 use torture::golden::golden;
 use torture::model::World;
 use torture::pool::{self, Layout};
@@ -37,7 +38,7 @@ fn content(n: u64, is_holed: bool) -> Vec<u8> {
 }
 
 fn assert_files(spa: &Spa, files: &[u64], holed: &[u64]) {
-    let fs = mount(spa.parts().dsl(), "tank", true).unwrap();
+    let fs = mount(spa.dsl(), "tank", true).unwrap();
     for n in files {
         let expected = content(*n, holed.contains(n));
         let file = fs.resolve(format!("f{n}")).unwrap();
@@ -65,7 +66,7 @@ fn scrub(spa: &Spa) {
 
 /// Overwrites and removes files, and writes new ones.
 fn work(spa: &Spa, files: &[u64]) {
-    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
+    let fs = mount(spa.dsl(), "tank", false).unwrap();
     for (turn, n) in files.iter().enumerate() {
         match turn % 3 {
             0 => fs.unlink(fs.root(), format!("f{n}").as_bytes()).unwrap(),
@@ -288,7 +289,7 @@ struct Recording {
     disks: Vec<Arc<PowerCut>>,
     first: u64,
     commands: u64,
-    worlds: Vec<(World, Option<u64>)>,
+    worlds: Vec<Step>,
 }
 
 /// Works on a pool, removes a vdev while work goes on, and works on.
@@ -326,7 +327,7 @@ fn record(case: &Case, seed: u64) -> Recording {
     }
     spa.sync().unwrap();
     worlds.push((world.clone(), Some(supply.commands())));
-    world.compare(spa.parts().dsl()).unwrap();
+    world.compare(spa.dsl()).unwrap();
     pool::assert_clean(&spa);
     spa.close().unwrap();
     Recording {
@@ -343,19 +344,11 @@ impl Recording {
         let image = |disk: &Arc<PowerCut>| Arc::new(disk.image_after(n, seed)) as Arc<dyn Provider>;
         let images: Vec<_> = self.disks.iter().map(image).collect();
         let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
-        let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
-        let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.parts().dsl());
-        let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
-        let Some(at) = outcomes.iter().position(Result::is_ok) else {
-            let what = format!("no state since step {synced} is there: {outcomes:#?}");
-            return Err(what);
-        };
+        let world = cuts::find(&self.worlds, &spa, n)?;
         let removing = spa.is_removing();
         spa.wait_removal(&mut |_| true)
             .map_err(|e| format!("removal: {e}"))?;
-        let world = &self.worlds[synced + at].0;
-        world.compare(spa.parts().dsl())?;
+        world.compare(spa.dsl())?;
         let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
         if !report.is_clean() {
             return Err(format!("findings: {:#?}", report.findings));
@@ -372,14 +365,11 @@ impl Recording {
 
 fn cut_everywhere(case: &Case, seed: u64) {
     let recording = record(case, seed);
-    let total = recording.commands - recording.first;
-    let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-    let stride = if all { 1 } else { (total / CUTS).max(1) };
     let begun = recording.worlds[1].1.expect("its beginning was synced");
     let mut outcomes = [0; 2];
-    for n in (recording.first..=recording.commands).step_by(stride as usize) {
-        let removed = recording.cut(n, seed ^ n, case);
-        let removed = removed.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
+    let commands = recording.first..=recording.commands;
+    let cut = |n| recording.cut(n, seed ^ n, case);
+    for (n, removed) in cuts::everywhere(commands, CUTS, seed, cut) {
         // Until then, an uberblock that was not flushed may be there or not.
         assert!(
             removed || n < begun,
@@ -453,7 +443,7 @@ fn zdb_finds_each_state_of_removals_clean() {
         let spa = pool::open_with(&disks, false, slowly()).unwrap();
         act(&spa);
         steps(&spa, &mut world, &mut dice, 15);
-        world.compare(spa.parts().dsl()).unwrap();
+        world.compare(spa.dsl()).unwrap();
         pool::assert_clean(&spa);
         assert_eq!(spa.is_removing(), what.starts_with("half"), "{what}");
         spa.export().unwrap();
@@ -480,7 +470,7 @@ fn sim_a_mapping_is_condensed() {
         let spa = pool::create_with("tank", Layout::Stripe, 9, &disks, no_root(), settings);
         let spa = spa.unwrap();
         pool::create_fs(&spa, "tank/fs", &[("compression", 2)]).unwrap();
-        let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
+        let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
         for n in [1, 2, 3] {
             let name = format!("f{n}");
             let file = fs.create_file(fs.root(), name.as_bytes(), &Create::default());
@@ -510,7 +500,7 @@ fn sim_a_mapping_is_condensed() {
         drop(fs);
         let spa = reopen(spa, &disks);
         assert_eq!(entries(&spa), after);
-        let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
+        let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
         let mut bytes = vec![0; 300_000];
         let length = fs.read(fs.resolve("f2").unwrap(), 0, &mut bytes).unwrap();
         assert!(bytes[..length] == content(2, false));
@@ -573,7 +563,7 @@ fn the_kernel_ends_a_removal_and_begins_one() {
     steps(&spa, &mut world, &mut dice, 15);
     spa.wait_removal(&mut |_| true).unwrap();
     assert_eq!(kinds(&spa)[1], VdevKind::Indirect);
-    world.compare(spa.parts().dsl()).unwrap();
+    world.compare(spa.dsl()).unwrap();
     scrub(&spa);
     pool::assert_clean(&spa);
     spa.export().unwrap();
@@ -604,7 +594,7 @@ fn sim_what_cannot_be_removed_is_refused() {
         let text = content(1, false);
         let root = |spa: &Spa| {
             pool::create_fs(spa, "tank/fs", &[("compression", 2), ("recordsize", 8192)]).unwrap();
-            let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
+            let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
             let file = fs
                 .create_file(fs.root(), b"file", &Create::default())
                 .unwrap();

@@ -14,6 +14,7 @@ use oracle::{Zdb, have_zdb};
 use phys::scan::DSS_FINISHED;
 use ram::Memory;
 use spa::{Spa, SpareUser};
+use torture::cuts::{self, Step};
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -336,7 +337,7 @@ struct Recording {
     first: u64,
     commands: u64,
     /// After each step: the world, and the number of commands after which it was known to be on disk.
-    worlds: Vec<(World, Option<u64>)>,
+    worlds: Vec<Step>,
 }
 
 /// Works on a pool, changes its tree, works on, and lets the resilver end.
@@ -366,7 +367,7 @@ fn record(change: &Change, seed: u64) -> Recording {
     worlds.push((world.clone(), Some(supply.commands())));
     finish(&spa);
     assert_eq!(shape(&spa), *change.outcomes.last().unwrap());
-    world.compare(spa.parts().dsl()).unwrap();
+    world.compare(spa.dsl()).unwrap();
     pool::assert_clean(&spa);
     spa.close().unwrap();
     Recording {
@@ -393,15 +394,7 @@ impl Recording {
         {
             return Err(format!("{} is absent", absent.name()));
         }
-        let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
-        let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.parts().dsl());
-        let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
-        if outcomes.iter().all(Result::is_err) {
-            return Err(format!(
-                "no state since step {synced} is there: {outcomes:#?}"
-            ));
-        }
+        cuts::find(&self.worlds, &spa, n)?;
         finish(&spa);
         let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
         if !report.is_clean() {
@@ -415,32 +408,28 @@ impl Recording {
 
 fn cut_everywhere(change: &Change, seed: u64) {
     let recording = record(change, seed);
-    let total = recording.commands - recording.first;
-    let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-    let stride = if all { 1 } else { (total / CUTS).max(1) };
     let changed = recording.worlds[1].1.expect("the change was synced");
     // After the n-th command, the index of the outcome.
     let outcome = |n: u64| {
-        let settled = recording.cut(n, seed ^ n);
-        let settled = settled.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
+        let settled = recording.cut(n, seed ^ n)?;
         let at = change.outcomes.iter().position(|shape| *shape == settled);
-        let at = at.unwrap_or_else(|| panic!("SEED={seed}, cut after {n}: {settled}"));
+        let at = at.ok_or_else(|| settled.clone())?;
         let is_last = at + 1 == change.outcomes.len();
-        assert!(
-            is_last || n < changed,
-            "SEED={seed}, cut after {n}: {settled} again"
-        );
-        at
+        if is_last || n < changed {
+            Ok(at)
+        } else {
+            Err(format!("{settled} again"))
+        }
     };
-    let sample = (recording.first..=recording.commands).step_by(stride as usize);
-    let sample: Vec<(u64, usize)> = sample.map(|n| (n, outcome(n))).collect();
+    let sample = cuts::everywhere(recording.first..=recording.commands, CUTS, seed, outcome);
     // Where one outcome becomes another one, every command counts.
     for pair in sample.windows(2) {
         if let [(before, old), (after, new)] = pair
             && old != new
         {
             (before + 1..*after).for_each(|n| {
-                outcome(n);
+                let seen = outcome(n);
+                seen.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
             });
         }
     }
@@ -586,7 +575,7 @@ fn sim_what_is_attached_has_everything_in_the_end() {
         drop(spa);
         let spa = pool::open(&disks, false).unwrap();
         assert_eq!(shape(&spa), "disk2");
-        world.compare(spa.parts().dsl()).unwrap();
+        world.compare(spa.dsl()).unwrap();
         pool::assert_clean(&spa);
     });
 }
@@ -650,7 +639,7 @@ fn sim_a_missing_device_is_replaced() {
                 "raidz"
             };
             assert_eq!(shape(&spa), format!("{word}(disk4 disk1 disk2 disk3)"));
-            world.compare(spa.parts().dsl()).unwrap();
+            world.compare(spa.dsl()).unwrap();
             pool::assert_clean(&spa);
             spa.export().unwrap();
         }
@@ -671,7 +660,7 @@ fn sim_a_replacement_is_cancelled() {
         assert_eq!(shape(&spa), "mirror(disk0 disk1)");
         finish(&spa);
         steps(&spa, &mut world, &mut dice, 20);
-        world.compare(spa.parts().dsl()).unwrap();
+        world.compare(spa.dsl()).unwrap();
         pool::assert_clean(&spa);
     });
 }
@@ -708,7 +697,7 @@ fn zdb_finds_each_changed_tree_clean() {
         change(&spa, &disks);
         steps(&spa, &mut world, &mut dice, 30);
         finish(&spa);
-        world.compare(spa.parts().dsl()).unwrap();
+        world.compare(spa.dsl()).unwrap();
         spa.export().unwrap();
         drop(spa);
         let found = Zdb::verify(folder.path(), "tank");

@@ -13,7 +13,6 @@ const ON: Kind = Kind::Index(1, OFF_ON);
 const FAILMODE: &[(&str, u64)] = &[("wait", 0), ("continue", 1), ("panic", 2)];
 
 const KEPT: Honoured = Honoured::Kept;
-const ONLY_OFF: Honoured = Honoured::Only(&["off"]);
 
 const fn readonly(name: &'static str, kind: Kind) -> PropDesc {
     PropDesc::new(name, kind, Edit::ReadOnly, Types::NONE)
@@ -74,7 +73,7 @@ pub const POOL: &[PropDesc] = &[
         .flexible(),
     own("autotrim", OFF)
         .shown("AUTOTRIM", "on | off")
-        .honoured(ONLY_OFF),
+        .honoured(KEPT),
     own("compatibility", Kind::Text(Some("off")))
         .shown("COMPATIBILITY", "<file[,file...]> | off | legacy"),
     readonly("bcloneused", NUMBER).shown("BCLONE_USED", "<size>"),

@@ -3,6 +3,7 @@
 #[path = "../bench/mod.rs"]
 mod bench;
 
+mod autotrim;
 mod busy;
 mod caches;
 mod damage;

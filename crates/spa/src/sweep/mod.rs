@@ -9,7 +9,7 @@
 //!
 //! # On disk
 //! Entries in the ZAP of the leaf: state, time of the last change, the next offset with the labels before it, and for a
-//! trim its options.
+//! trim its options. Nothing of what is trimmed by itself ([`auto`]).
 //!
 //! # Invariants
 //! 1. What is written to or deleted was neither allocated in the txg that is being synced nor in the two before it, and
@@ -34,6 +34,7 @@
 //! # Source
 //! OpenZFS `module/zfs/vdev_initialize.c`, `module/zfs/vdev_trim.c`.
 
+mod auto;
 mod control;
 mod progress;
 mod record;
@@ -50,6 +51,7 @@ use vdev::{Vdev, VdevTree};
 
 use crate::spa::Inner;
 
+pub(crate) use auto::AUTOTRIM;
 pub use control::{SweepAction, SweepRefusal, TrimOptions};
 pub use progress::SweepProgress;
 use record::Record;
@@ -64,6 +66,8 @@ pub struct SweepSettings {
     pub delete_max_bytes: u64,
     /// `zfs_trim_extent_bytes_min`: ranges that are shorter are not deleted, in bytes.
     pub delete_min_bytes: u64,
+    /// `zfs_trim_txg_batch`: each txg deletes what was freed in one of so many metaslabs, with `autotrim=on`.
+    pub auto_batch: u64,
 }
 
 impl Default for SweepSettings {
@@ -72,6 +76,7 @@ impl Default for SweepSettings {
             fill_max_bytes: 1 << 20,
             delete_max_bytes: 128 << 20,
             delete_min_bytes: 32 << 10,
+            auto_batch: 32,
         }
     }
 }
@@ -90,6 +95,8 @@ pub(crate) struct Sweeps {
     since: AtomicU64,
     /// When the last slice ended.
     slice_ended_ns: AtomicU64,
+    /// When the last slice of what is deleted by itself ended.
+    auto_ended_ns: AtomicU64,
 }
 
 impl Sweeps {

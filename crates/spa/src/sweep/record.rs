@@ -1,8 +1,9 @@
 //! What the ZAP of a leaf says of a sweep.
 //!
 //! # On disk
-//! The next offset includes the 4 MiB before the first byte that can be allocated, as OpenZFS writes it; when it
-//! reads its own offset, it takes it without them, and so leaves out up to 4 MiB. Here they are subtracted.
+//! The next offset includes the 4 MiB before the first byte that can be allocated, as OpenZFS writes it. Where it
+//! compares its own offset, read or noted since, it takes it without them, and so leaves out up to 4 MiB where it goes
+//! on and at the beginning of each further metaslab. Here they are subtracted.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev_initialize.c` (`vdev_initialize_zap_update_sync`, `vdev_initialize_zap_remove_sync`,
