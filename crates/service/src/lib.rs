@@ -62,6 +62,7 @@ mod scanning;
 mod session;
 mod status;
 mod sweeping;
+mod vdev_properties;
 mod vdevs;
 
 pub use activity::Activity;
@@ -79,6 +80,7 @@ pub use pool_change::PoolChange;
 pub use pools::Pools;
 pub use scanning::Scrubbed;
 pub use session::Session;
+pub use vdev_properties::{ROOT_NAME, all_vdevs};
 
 #[cfg(test)]
 mod tests {

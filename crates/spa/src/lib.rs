@@ -41,6 +41,7 @@ mod space_maps;
 mod spares;
 mod sweep;
 mod sync;
+mod vdev_props;
 mod vdevs;
 
 pub use ::ddt::Prune;

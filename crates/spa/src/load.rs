@@ -56,6 +56,7 @@ use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
 use crate::spares::SpareWatch;
 use crate::sweep::Sweeps;
+use crate::vdev_props::apply_limits;
 use phys::feature;
 use zap::directory;
 
@@ -567,6 +568,10 @@ fn load(
     }
     let synced = uberblock.txg();
     load_dtls(&tree, &maps, synced)?;
+    let limits = apply_limits(&mos, &tree).within(|| "vdev ZAPs");
+    if !readonly {
+        limits?; // not needed to read
+    }
     let groups = TxGroups::new(synced, options.settings.txg.clone());
     let dsl_mos = Mos::new(mos.clone(), env)?;
     if let Some(history) = History::open(&mos)? {

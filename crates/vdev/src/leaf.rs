@@ -25,9 +25,9 @@ use crate::queue::{VdevQueue, WRITES_MAX};
 use crate::{TxgSet, Vdev, VdevAux, VdevState};
 
 /// This many errors of one kind ...
-const TOO_MANY_ERRORS: u32 = 10;
-/// ... within this time, ten minutes, are too many.
-const ERROR_WINDOW_NS: u64 = 600 * 1_000_000_000;
+const TOO_MANY_ERRORS: u64 = 10;
+/// ... within this time, in seconds, are too many, unless properties of the vdev say otherwise.
+const ERROR_WINDOW_SECS: u64 = 600;
 
 /// The device of a leaf vdev.
 pub struct Leaf {
@@ -49,6 +49,7 @@ pub struct Leaf {
     dtl_marked: AtomicU64,
     io_errors: Mutex<ErrorWindow>,
     checksum_errors: Mutex<ErrorWindow>,
+    limits: RwLock<ErrorLimits>,
     counters: IoCounters,
     created_ns: u64,
 }
@@ -69,31 +70,44 @@ impl Default for Leaf {
             dtl_marked: AtomicU64::new(0),
             io_errors: Mutex::default(),
             checksum_errors: Mutex::default(),
+            limits: RwLock::default(),
             counters: IoCounters::default(),
             created_ns: rt::now_ns(),
         }
     }
 }
 
+/// How many errors of a kind, within how many seconds, are too many; `None`: as usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrorLimits {
+    /// `checksum_n`, `checksum_t`
+    pub checksums: (Option<u64>, Option<u64>),
+    /// `io_n`, `io_t`
+    pub io: (Option<u64>, Option<u64>),
+}
+
 /// Counts errors until the window ends, then starts again at 0.
 #[derive(Default)]
 struct ErrorWindow {
     began_ns: u64,
-    count: u32,
+    count: u64,
 }
 
 impl ErrorWindow {
     /// Counts one; true if there are too many.
-    fn note(&mut self) -> bool {
+    fn note(&mut self, (number, secs): (Option<u64>, Option<u64>)) -> bool {
         let now = rt::now_ns();
-        if self.count == 0 || now - self.began_ns > ERROR_WINDOW_NS {
+        let window_ns = secs
+            .unwrap_or(ERROR_WINDOW_SECS)
+            .saturating_mul(1_000_000_000);
+        if self.count == 0 || now - self.began_ns > window_ns {
             *self = ErrorWindow {
                 began_ns: now,
                 count: 0,
             };
         }
         self.count += 1;
-        self.count >= TOO_MANY_ERRORS
+        self.count >= number.unwrap_or(TOO_MANY_ERRORS)
     }
 }
 
@@ -361,12 +375,19 @@ impl Leaf {
 
     /// Counts an I/O error; true if there were too many recently.
     pub(crate) fn note_io_error(&self) -> bool {
-        self.io_errors.lock().note()
+        let limits = self.limits.read().io;
+        self.io_errors.lock().note(limits)
     }
 
     /// Counts a checksum error; true if there were too many recently.
     pub(crate) fn note_checksum_error(&self) -> bool {
-        self.checksum_errors.lock().note()
+        let limits = self.limits.read().checksums;
+        self.checksum_errors.lock().note(limits)
+    }
+
+    /// Sets how many errors are too many.
+    pub fn set_limits(&self, limits: ErrorLimits) {
+        *self.limits.write() = limits;
     }
 
     /// Forgets past errors: a device that was given up for them may be used again.

@@ -50,7 +50,7 @@ pub use evacuate::Spot;
 pub use geometry::{AutoAshift, choose_ashift, logical_ashift, metaslab_shift, physical_ashift};
 pub use io_counts::{IoCounts, LATENCY_BUCKETS, SIZE_BUCKETS};
 pub use kind::VdevKind;
-pub use leaf::Leaf;
+pub use leaf::{ErrorLimits, Leaf};
 pub use mapping::{Mapping, Piece};
 pub use reflow::Reflow;
 pub use shape::{Attach, Detached};

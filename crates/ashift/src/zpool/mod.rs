@@ -23,6 +23,7 @@ mod status;
 mod sweep;
 mod tree;
 mod upgrade;
+mod vdev_props;
 mod wait;
 
 use admin::getopt::{Flag, OptError, Parsed};
