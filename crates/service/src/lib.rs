@@ -9,7 +9,7 @@
 //!
 //! # On disk
 //! Below the state folder: `zpool.cache` ([`spa::CacheFile`], with [`Facts`] beside each config),
-//! `locks/POOL.lock`, `errors/GUID.json` (`kept_errors.rs`), and `iostat/POOL/*.json` (`io_stats.rs`).
+//! `locks/POOL.lock`, `errors/GUID.json` (`kept_errors.rs`), `events` (`events.rs`), and `iostat/POOL/*.json` (`io_stats.rs`).
 //!
 //! # Invariants
 //! 1. [`Session::open`] is the only way to open an imported pool. An open pool's name is locked: shared by
@@ -39,11 +39,13 @@
 //! OpenZFS module/zfs/spa_config.c, lib/libzfs/libzfs_pool.c, lib/libzfs/libzfs_mount.c.
 
 mod activity;
+mod autoreplace;
 mod compatibility;
 mod create;
 mod devices;
 mod environment;
 mod error_log;
+mod events;
 mod facts;
 mod failure;
 mod held;

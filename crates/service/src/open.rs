@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::{Context, Error, ErrorKind, Result, Txg};
+use base::{Context, Error, ErrorKind, Guid, Result, Txg};
 use dsl::DslPool;
 use machine::{Holder, Patience};
 use nvpair::NvList;
 use phys::feature::Feature;
+use rt::Mutex;
 use spa::{ImportOptions, Spa, device_paths};
 
+use crate::events::keep_events;
 use crate::facts::Facts;
 use crate::held::{Access, Held, PoolLock};
 use crate::io_stats::{Publisher, forget_io, keep_io};
@@ -26,10 +28,19 @@ pub struct OpenPool {
     spa: Arc<Spa>,
     publisher: Publisher,
     facts: Facts,
+    /// What changes of the facts while it is open.
+    absent: Mutex<Absent>,
     pools: Pools,
     /// Whether its history gets the session's command.
     is_changed: AtomicBool,
     _lock: PoolLock,
+}
+
+/// Devices that are taken away until the pool is exported.
+#[derive(Default)]
+pub(crate) struct Absent {
+    pub(crate) offline: Vec<u64>,
+    pub(crate) faulted: Vec<u64>,
 }
 
 impl Drop for OpenPool {
@@ -38,6 +49,8 @@ impl Drop for OpenPool {
         let name = self.spa.name();
         self.publisher.stop();
         if self.pools.imported(&name).is_err() {
+            // What an export or destruction was is told in vain if it cannot be kept: it has happened.
+            let _ = keep_events(&self.pools, &self.spa);
             forget_io(&self.pools, &name);
             return;
         }
@@ -117,9 +130,21 @@ impl OpenPool {
         Ok(())
     }
 
+    /// Devices that are taken away until the pool is exported.
+    pub(crate) fn absent(&self) -> &Mutex<Absent> {
+        &self.absent
+    }
+
     /// Writes its config, which a change has altered, to the cachefile.
     pub(crate) fn remember(&self) -> Result<()> {
-        self.pools.remember(&self.spa, &self.facts)
+        let absent = self.absent.lock();
+        let facts = Facts {
+            offline: absent.offline.clone(),
+            faulted: absent.faulted.clone(),
+            ..self.facts.clone()
+        };
+        drop(absent);
+        self.pools.remember(&self.spa, &facts)
     }
 }
 
@@ -166,11 +191,13 @@ pub(crate) fn open(
         })
     };
     let mut spa = import().within(within)?;
+    take_away(&spa, &facts);
     if !spa.is_readonly() && spa.autoexpand() && spa.expand(&|_| true).within(within)? {
         spa.close().within(within)?;
         keep_io(pools, &spa).within(within)?;
         drop(spa);
         spa = import().within(within)?;
+        take_away(&spa, &facts);
     }
     if !spa.is_readonly() {
         spa.resilver_if_needed().within(within)?;
@@ -178,6 +205,10 @@ pub(crate) fn open(
     kept_errors::hand_over(pools, &spa);
     let spa = Arc::new(spa);
     Ok(OpenPool {
+        absent: Mutex::new(Absent {
+            offline: facts.offline.clone(),
+            faulted: facts.faulted.clone(),
+        }),
         publisher: Publisher::begin(pools, pool, &spa, access == Access::Write),
         spa,
         facts,
@@ -185,6 +216,20 @@ pub(crate) fn open(
         is_changed: AtomicBool::new(false),
         _lock: lock,
     })
+}
+
+/// Takes away the devices that were taken away until the pool is exported. One that the pool needs by now stays.
+fn take_away(spa: &Spa, facts: &Facts) {
+    let tree = spa.parts().tree();
+    for guid in &facts.offline {
+        let _ = tree.offline(Guid(*guid), true);
+    }
+    for guid in &facts.faulted {
+        let _ = tree.fault(Guid(*guid), true);
+    }
+    for device in tree.devices() {
+        device.leaf().forget_changes();
+    }
 }
 
 fn import(

@@ -48,7 +48,7 @@ impl Session {
     }
 
     /// Opens an imported pool, for the caller to close; waits while another session holds it. One that is opened for
-    /// writing takes hot spares for devices that are gone.
+    /// writing takes hot spares for devices that are gone, and with `autoreplace` new devices in their places.
     ///
     /// # Errors
     /// `NotFound` if it is not imported, `Busy` if it is in use for too long, `ReadOnly`; errors of opening
@@ -57,6 +57,7 @@ impl Session {
         let open = self.open_to_leave(pool, access)?;
         if access == Access::Write {
             self.pools.watch_spares(&open)?;
+            open.autoreplace();
         }
         Ok(open)
     }

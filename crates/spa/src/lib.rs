@@ -19,6 +19,7 @@ mod create;
 mod dedup;
 mod dtl;
 mod errors;
+mod events;
 mod expand;
 mod expansion;
 mod features;

@@ -263,6 +263,7 @@ impl Spa {
                 Ok(())
             });
         }
+        spa.notify("pool_import", None);
         Ok(spa)
     }
 
@@ -302,6 +303,10 @@ impl Spa {
             checkpoint::write_rewound(found, &tree, &uberblock, host, multihost)?;
         }
         let spa = load(options, &uberblock, look, tree, readonly)?;
+        // How the devices came to be as they are is not news.
+        for device in spa.inner.tree.devices() {
+            device.leaf().forget_changes();
+        }
         Ok((spa, uberblock))
     }
 }

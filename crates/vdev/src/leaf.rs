@@ -22,6 +22,7 @@ use zio::Priority;
 use crate::dtl::TXG_CONCURRENT_STATES;
 use crate::io_counts::{Counted, IoCounters, IoCounts};
 use crate::queue::{VdevQueue, WRITES_MAX};
+use crate::report::{Report, Reports};
 use crate::{TxgSet, Vdev, VdevAux, VdevState};
 
 /// This many errors of one kind ...
@@ -50,6 +51,7 @@ pub struct Leaf {
     io_errors: Mutex<ErrorWindow>,
     checksum_errors: Mutex<ErrorWindow>,
     limits: RwLock<ErrorLimits>,
+    reports: Reports,
     counters: IoCounters,
     created_ns: u64,
 }
@@ -71,6 +73,7 @@ impl Default for Leaf {
             io_errors: Mutex::default(),
             checksum_errors: Mutex::default(),
             limits: RwLock::default(),
+            reports: Reports::default(),
             counters: IoCounters::default(),
             created_ns: rt::now_ns(),
         }
@@ -132,12 +135,17 @@ impl Leaf {
     ) {
         let mut to = self.state.write();
         let mut provider = self.queue.device();
+        let from = to.0;
         state(&mut to);
         device(&mut provider);
         let is_usable = to.0.is_usable() && provider.is_some();
         self.queue.set_device(provider);
         self.is_usable.store(is_usable, Ordering::Release);
-        drop(to);
+        let to = { to }.0;
+        // To be opened, or closed, is not news.
+        if from != to && from != VdevState::Closed && to != VdevState::Closed {
+            self.reports.add(Report::State { from, to });
+        }
         self.queue.resume();
     }
 
@@ -373,14 +381,27 @@ impl Leaf {
             && (!writes || self.write(write, 0, &[&blank]).is_ok())
     }
 
+    /// What it has to tell since the last call.
+    #[must_use]
+    pub fn take_reports(&self) -> Vec<(rt::Timestamp, Report)> {
+        self.reports.take()
+    }
+
+    /// Leaves changes of its state up to now untold.
+    pub fn forget_changes(&self) {
+        self.reports.forget_changes();
+    }
+
     /// Counts an I/O error; true if there were too many recently.
-    pub(crate) fn note_io_error(&self) -> bool {
+    pub(crate) fn note_io_error(&self, is_write: bool) -> bool {
+        self.reports.add(Report::Io { is_write });
         let limits = self.limits.read().io;
         self.io_errors.lock().note(limits)
     }
 
     /// Counts a checksum error; true if there were too many recently.
     pub(crate) fn note_checksum_error(&self) -> bool {
+        self.reports.add(Report::Checksum);
         let limits = self.limits.read().checksums;
         self.checksum_errors.lock().note(limits)
     }

@@ -159,7 +159,7 @@ pub fn format_pool_value(desc: &PropDesc, value: &PropValue, style: NumberStyle)
     match desc.name {
         "dedup_table_quota" if number == u64::MAX => "auto".to_owned(),
         "dedup_table_quota" if number == 0 && style == NumberStyle::Nice => "none".to_owned(),
-        "state" if style == NumberStyle::Nice => state_word(number).to_owned(),
+        "state" if style == NumberStyle::Nice => vdev_state_word(number).to_owned(),
         "checksum_n" | "checksum_t" | "io_n" | "io_t" | "slow_io_n" | "slow_io_t" => match number {
             u64::MAX => "-".to_owned(),
             _ => number.to_string(),
@@ -177,7 +177,8 @@ pub fn format_pool_value(desc: &PropDesc, value: &PropValue, style: NumberStyle)
 
 /// The word for the number of a vdev's state.
 #[doc(alias = "zpool_state_to_name")]
-fn state_word(number: u64) -> &'static str {
+#[must_use]
+pub fn vdev_state_word(number: u64) -> &'static str {
     let states = [
         VdevState::Removed,
         VdevState::CantOpen,

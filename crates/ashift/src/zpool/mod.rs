@@ -11,6 +11,7 @@ mod create;
 mod ddtprune;
 mod device_state;
 mod devices;
+mod events;
 mod history;
 mod import;
 mod iostat;
@@ -77,6 +78,7 @@ const PROGRAM: Program = Program {
             command("get", ":jHo:p", &[JSON, JSON_INT, JSON_GUID], props::get),
             command("set", "", &[], props::set),
             command("history", "li", &[], history::run),
+            command("events", "vHfc", &[], events::run),
             command("scrub", "spwetC", &[], scrub::run),
             command("initialize", "csuw", &[CANCEL, SUSPEND, UNINIT, WAIT], sweep::initialize),
             command("trim", "cdr:sw", &[CANCEL, SECURE, RATE, SUSPEND, WAIT], sweep::trim),
