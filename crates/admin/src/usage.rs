@@ -526,7 +526,7 @@ const PARTIAL: &[([&str; 1], &[&str])] = &[
     ),
     (
         ["offline [--power]|[[-f][-t]] <pool> <device> ..."],
-        &["offline <pool> <device> ..."],
+        &["offline [-f][-t] <pool> <device> ..."],
     ),
     (
         ["clear [[--power]|[-nF]] <pool> [device]"],
@@ -539,10 +539,6 @@ const PARTIAL: &[([&str; 1], &[&str])] = &[
     (
         ["wait [-Hp] [-T d|u] [-t <activity>[,...]] <pool> [interval]"],
         &["wait [-t <activity>[,...]] <pool>"],
-    ),
-    (
-        ["set <property=value> <pool>"],
-        &["set <property=value> <pool>"],
     ),
 ];
 

@@ -17,6 +17,7 @@ use vdev::{PoolState, Vdev};
 use zio::AllocClass;
 
 use crate::facts::Facts;
+use crate::events::keep_events;
 use crate::failure::{Attempt, Failure, Reason};
 use crate::held::Access;
 use crate::io_stats;
@@ -223,6 +224,7 @@ impl Session {
     }
 
     fn finish_import(&self, spa: &Spa, import: &Import) -> Result<()> {
+        keep_events(&self.pools, spa)?;
         kept_errors::keep_met(&self.pools, spa)?;
         let mut facts = import.facts.clone();
         if spa.is_readonly() {

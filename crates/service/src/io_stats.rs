@@ -281,9 +281,8 @@ impl Publisher {
         }
     }
 
-    /// Adds what the session has counted to the past, and keeps its events.
+    /// Adds what the session has counted to the past.
     pub(crate) fn keep(&self, spa: &Spa) -> Result<()> {
-        keep_events(&self.pools, spa)?;
         let counted = Counted::of(spa);
         add_to_past(&self.pools, &self.pool, counted, Some(&self.path))
     }

@@ -44,7 +44,7 @@ pub(crate) struct Absent {
 }
 
 impl Drop for OpenPool {
-    /// Keeps the errors met and the I/O counted, unless the pool is no longer imported here.
+    /// Keeps the events, the errors met and the I/O counted, unless the pool is no longer imported here.
     fn drop(&mut self) {
         let name = self.spa.name();
         self.publisher.stop();
@@ -57,8 +57,10 @@ impl Drop for OpenPool {
         // The request itself reports why a pool is suspended, and the same cause may prevent keeping
         // anything.
         let is_suspended = self.spa.suspended().is_some();
+        // Before what they tell of is put elsewhere.
+        let told = keep_events(&self.pools, &self.spa);
         let kept = kept_errors::keep_met(&self.pools, &self.spa);
-        if let Err(error) = kept.and(self.publisher.keep(&self.spa))
+        if let Err(error) = told.and(kept).and(self.publisher.keep(&self.spa))
             && !is_suspended
         {
             let text = format!("cannot keep the errors of pool '{name}': {error}");
