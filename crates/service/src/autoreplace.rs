@@ -1,10 +1,10 @@
 //! New devices in the places of those that are gone: the pool property `autoreplace`.
 //!
 //! # What it is
-//! OpenZFS's event daemon is told by udev when a device appears, and replaces the one of a pool with `autoreplace=on` that
-//! was at that place. Here whatever opens the pool for writing looks at the path of each device that cannot be opened. A
-//! device there is taken if it is blank where a pool's labels would be: one that has labels, or anything else, may
-//! be needed, and only `zpool replace` takes it.
+//! OpenZFS's event daemon is told by udev when a device appears, and replaces the one of a pool with
+//! `autoreplace=on` that was at that place. Here whatever opens the pool for writing looks at the path of each
+//! device that cannot be opened. A device there is taken if it is blank where a pool's labels would be: any other
+//! may be needed, and only `zpool replace` takes it.
 //!
 //! # Source
 //! OpenZFS cmd/zed/agents/zfs_mod.c (`zfs_process_add`).
@@ -25,8 +25,8 @@ use crate::open::OpenPool;
 const AUTOREPLACE: &str = "autoreplace";
 
 impl OpenPool {
-    /// Takes new devices in the places of those that are gone, if the pool wants that. A device that does not fit is left
-    /// alone: `zpool replace` says why.
+    /// Takes new devices in the places of those that are gone, if the pool wants that. A device that does not fit
+    /// is left alone: `zpool replace` says why.
     pub(crate) fn autoreplace(&self) {
         let is_on = self.props().get(AUTOREPLACE) == Some(&PropValue::Number(1));
         if !is_on || self.is_readonly() {

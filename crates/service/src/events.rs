@@ -1,8 +1,8 @@
 //! The events of all pools, for `zpool events`.
 //!
 //! # What it is
-//! The kernel keeps the last events in memory. Here whoever has a pool open keeps them below the state folder: once a
-//! second, and when it closes the pool. So a later command, or one that runs beside it, can show them.
+//! The kernel keeps the last events in memory. Here a session that has a pool open keeps them below the state
+//! folder: once a second, and when it closes the pool. So a later command, or one that runs beside it, can show them.
 //!
 //! # On disk
 //! `events`: the number that the next event gets (u64, little endian), and for each event, oldest first, its length

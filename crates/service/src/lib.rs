@@ -9,7 +9,8 @@
 //!
 //! # On disk
 //! Below the state folder: `zpool.cache` ([`spa::CacheFile`], with [`Facts`] beside each config),
-//! `locks/POOL.lock`, `errors/GUID.json` (`kept_errors.rs`), `events` (`events.rs`), and `iostat/POOL/*.json` (`io_stats.rs`).
+//! `locks/POOL.lock`, `errors/GUID.json` (`kept_errors.rs`), `events`
+//! (`events.rs`), and `iostat/POOL/*.json` (`io_stats.rs`).
 //!
 //! # Invariants
 //! 1. [`Session::open`] is the only way to open an imported pool. An open pool's name is locked: shared by
