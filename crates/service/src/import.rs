@@ -16,8 +16,8 @@ use vdev::import::{FoundPool, discover};
 use vdev::{PoolState, Vdev};
 use zio::AllocClass;
 
-use crate::facts::Facts;
 use crate::events::keep_events;
+use crate::facts::Facts;
 use crate::failure::{Attempt, Failure, Reason};
 use crate::held::Access;
 use crate::io_stats;
