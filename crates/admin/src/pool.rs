@@ -17,7 +17,7 @@ mod tests;
 pub use health::{Reason, diagnose};
 pub use import::{ImportCandidate, import_listing};
 pub use iostat::{IoPrinter, IoStyle, IoTables, PoolIo, VdevIo};
-pub use json::{pools_json, status_json};
+pub use json::{pools_json, status_json, vdevs_json};
 pub use list::list_verbose;
 pub use status::{StatusRequest, healthy_line, status};
 

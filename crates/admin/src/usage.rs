@@ -424,6 +424,16 @@ For further help on a command or topic, run: zfs help [<topic>]
 /// commands that take properties, the table of them.
 #[must_use]
 pub fn usage(tool: Tool, command: &str) -> String {
+    let kind = match tool {
+        Tool::Zpool => TableKind::Pool,
+        Tool::Zfs => TableKind::Dataset,
+    };
+    usage_with(tool, command, kind)
+}
+
+/// Like [`usage`], with another table of properties.
+#[must_use]
+pub fn usage_with(tool: Tool, command: &str, kind: TableKind) -> String {
     let mut out = "usage:\n".to_owned();
     let Some(command) = tool.command(command) else {
         return usage_of_all(tool, &|_| true);
@@ -432,10 +442,6 @@ pub fn usage(tool: Tool, command: &str) -> String {
     let takes_properties = match tool {
         Tool::Zpool => ["set", "get", "list"].contains(&command.name),
         Tool::Zfs => ["set", "get", "inherit", "list"].contains(&command.name),
-    };
-    let kind = match tool {
-        Tool::Zpool => TableKind::Pool,
-        Tool::Zfs => TableKind::Dataset,
     };
     match (tool, takes_properties) {
         (Tool::Zfs, true) => {
@@ -447,6 +453,9 @@ pub fn usage(tool: Tool, command: &str) -> String {
         (Tool::Zpool, true) => {
             out += "\nthe following properties are supported:\n";
             out += &prop::help(kind);
+            if kind == TableKind::Vdev {
+                return out;
+            }
             out += "\nThe feature@ properties must be appended with a feature name.\n\
                     See zpool-features(7).\n";
         }
@@ -517,7 +526,7 @@ const PARTIAL: &[([&str; 1], &[&str])] = &[
     ),
     (
         ["offline [--power]|[[-f][-t]] <pool> <device> ..."],
-        &["offline <pool> <device> ..."],
+        &["offline [-f][-t] <pool> <device> ..."],
     ),
     (
         ["clear [[--power]|[-nF]] <pool> [device]"],
@@ -530,10 +539,6 @@ const PARTIAL: &[([&str; 1], &[&str])] = &[
     (
         ["wait [-Hp] [-T d|u] [-t <activity>[,...]] <pool> [interval]"],
         &["wait [-t <activity>[,...]] <pool>"],
-    ),
-    (
-        ["set <property=value> <pool>"],
-        &["set <property=value> <pool>"],
     ),
 ];
 

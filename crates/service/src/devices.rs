@@ -9,10 +9,13 @@ use base::{Error, Guid, Result};
 use geom::Namespace;
 use geom::disk::OpenMode;
 use machine::Holder;
-use vdev::{Vdev, VdevState};
+use vdev::{Vdev, VdevAux, VdevState};
 
 use crate::kept_errors;
 use crate::open::OpenPool;
+
+/// Given up on request.
+const GIVEN_UP: (VdevState, VdevAux) = (VdevState::Faulted, VdevAux::External);
 
 /// Why a device did not come back.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub enum Absence {
     NotFound,
     /// It was not taken offline, and is missing as before.
     StillMissing,
+    /// It was given up on request, and only clearing its errors brings it back.
+    Faulted,
     /// Its label says that it is another device.
     OtherDevice,
     /// An error of the engine.
@@ -30,12 +35,36 @@ pub enum Absence {
 }
 
 impl OpenPool {
-    /// Takes a device offline.
+    /// Takes a device offline; `temporarily`: until the pool is exported, at most.
     ///
     /// # Errors
     /// `Busy` if the pool needs it; `NotFound`.
-    pub fn offline(&self, device: Guid) -> Result<()> {
-        self.parts().tree().offline(device, false)
+    pub fn offline(&self, device: Guid, temporarily: bool) -> Result<()> {
+        self.parts().tree().offline(device, temporarily)?;
+        self.forget_absent(device);
+        if temporarily {
+            self.absent().lock().offline.push(device.0);
+        }
+        Ok(())
+    }
+
+    /// Gives a device up, as if it had failed; `temporarily`: until the pool is exported, at most.
+    ///
+    /// # Errors
+    /// As [`offline`](OpenPool::offline).
+    pub fn fault(&self, device: Guid, temporarily: bool) -> Result<()> {
+        self.parts().tree().fault(device, temporarily)?;
+        self.forget_absent(device);
+        if temporarily {
+            self.absent().lock().faulted.push(device.0);
+        }
+        Ok(())
+    }
+
+    fn forget_absent(&self, device: Guid) {
+        let mut absent = self.absent().lock();
+        absent.offline.retain(|guid| *guid != device.0);
+        absent.faulted.retain(|guid| *guid != device.0);
     }
 
     /// Brings a device online.
@@ -46,6 +75,7 @@ impl OpenPool {
         let found = self.parts().tree().find_device(device);
         let (device, _) = found.map_err(Absence::Error)?;
         match () {
+            () if device.leaf().state() == GIVEN_UP => Err(Absence::Faulted),
             () if self.is_missing(&device) => Err(Absence::StillMissing),
             () if device.leaf().is_usable() => Ok(()),
             () => self.bring_back(&device),
@@ -88,7 +118,10 @@ impl OpenPool {
             return Err(Absence::OtherDevice);
         }
         let online = self.parts().tree().online(device.guid(), provider);
-        online.map_err(Absence::Error)
+        online.map_err(Absence::Error)?;
+        self.forget_absent(device.guid());
+        self.notify("vdev_online", Some(device));
+        Ok(())
     }
 
     /// Brings back the devices that were faulted when the pool was opened, and clears the errors of the vdev
@@ -101,6 +134,12 @@ impl OpenPool {
             Some(vdev) => vdev.devices(),
             None => self.parts().tree().devices(),
         };
+        let is_bad = |device: &&Arc<Vdev>| device.leaf().state().0 < VdevState::Healthy;
+        let was_bad: Vec<Guid> = devices
+            .iter()
+            .filter(is_bad)
+            .map(|device| device.guid())
+            .collect();
         let given_up = devices.iter().filter(|device| is_given_up(device));
         let absent = given_up.filter_map(|device| {
             let absence = self.bring_back(device).err()?;
@@ -108,6 +147,16 @@ impl OpenPool {
         });
         let absent = absent.collect();
         self.parts().tree().clear(guid)?;
+        devices
+            .iter()
+            .filter(|device| device.leaf().is_usable())
+            .for_each(|device| self.forget_absent(device.guid()));
+        for device in devices
+            .iter()
+            .filter(|device| was_bad.contains(&device.guid()))
+        {
+            self.notify("vdev_clear", Some(device));
+        }
         kept_errors::forget_devices(self.pools(), self.guid(), |device| {
             guid.is_none() || devices.iter().any(|cleared| cleared.guid() == device)
         })?;

@@ -15,6 +15,10 @@ pub struct Facts {
     pub max_txg: Option<u64>,
     /// It was imported as it was when its checkpoint was taken; always read-only.
     pub rewinds: bool,
+    /// Devices that stay offline until the pool is exported, or they are brought online, by guid.
+    pub offline: Vec<u64>,
+    /// Devices that stay faulted until the pool is exported, or its errors are cleared, by guid.
+    pub faulted: Vec<u64>,
 }
 
 /// Keys of [`Facts`] beside the config in the cachefile.
@@ -23,6 +27,8 @@ const READONLY: &str = "ashift:readonly";
 const READONLY_REASON: &str = "ashift:readonly_reason";
 const MAX_TXG: &str = "ashift:max_txg";
 const REWINDS: &str = "ashift:rewinds";
+const OFFLINE: &str = "ashift:offline";
+const FAULTED: &str = "ashift:faulted";
 
 impl Facts {
     /// Reads them from a config in the cachefile.
@@ -33,6 +39,8 @@ impl Facts {
             readonly_reason: config.get_str(READONLY_REASON).map(str::to_owned),
             max_txg: config.get_u64(MAX_TXG),
             rewinds: config.get_u64(REWINDS) == Some(1),
+            offline: config.get_u64s(OFFLINE).unwrap_or_default().to_vec(),
+            faulted: config.get_u64s(FAULTED).unwrap_or_default().to_vec(),
         }
     }
 
@@ -52,6 +60,11 @@ impl Facts {
         }
         if self.rewinds {
             config.add(REWINDS, 1u64);
+        }
+        for (key, guids) in [(OFFLINE, &self.offline), (FAULTED, &self.faulted)] {
+            if !guids.is_empty() {
+                config.add(key, guids.clone());
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ use vdev::import::{FoundPool, discover};
 use vdev::{PoolState, Vdev};
 use zio::AllocClass;
 
+use crate::events::keep_events;
 use crate::facts::Facts;
 use crate::failure::{Attempt, Failure, Outcome, Reason};
 use crate::io_stats;
@@ -304,6 +305,7 @@ impl Session {
     }
 
     fn finish_import(&self, spa: &Spa, import: &Import) -> Result<()> {
+        keep_events(&self.pools, spa)?;
         kept_errors::keep_met(&self.pools, spa)?;
         let mut facts = import.facts.clone();
         if spa.is_readonly() {

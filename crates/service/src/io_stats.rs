@@ -36,6 +36,7 @@ use spa::Spa;
 use vdev::{IoCounts, Vdev};
 use zio::AllocClass;
 
+use crate::events::keep_events;
 use crate::pools::Pools;
 use crate::status::{listed_aux, named, vdev_status};
 
@@ -225,7 +226,7 @@ impl Counted {
     }
 }
 
-/// Writes what a session has counted once a second, until it is closed.
+/// Writes what a session has counted, and its events, once a second, until it is closed.
 pub(crate) struct Publisher {
     pools: Pools,
     pool: String,
@@ -247,6 +248,7 @@ impl Publisher {
         let is_over = Arc::<(Mutex<bool>, Condvar)>::default();
         let publish = {
             let (spa, path, is_over) = (Arc::clone(spa), path.clone(), Arc::clone(&is_over));
+            let pools = pools.clone();
             move || {
                 let (lock, woken) = &*is_over;
                 let mut over = lock.lock();
@@ -255,6 +257,7 @@ impl Publisher {
                     if !*over {
                         // Missing for a moment, as when the disk is full, does no harm.
                         let _ = Counted::of(&spa).write(&path);
+                        let _ = keep_events(&pools, &spa);
                     }
                 }
             }
@@ -288,6 +291,7 @@ impl Publisher {
 /// Begins anew for a pool that was just created or imported, and keeps what that took.
 pub(crate) fn begin_past(pools: &Pools, spa: &Spa) -> Result<()> {
     forget_io(pools, &spa.name());
+    keep_events(pools, spa)?;
     add_to_past(pools, &spa.name(), Counted::of(spa), None)
 }
 

@@ -166,7 +166,11 @@ impl Keeper {
         // The slot is not given up, but shared from now on.
         let mut shares = alone;
         shares.is_alone = false;
-        Ok(OpenPool::new(pool, pools, Some(shares)))
+        let open = OpenPool::new(pool, pools, Some(shares));
+        if !open.is_readonly() {
+            open.autoreplace();
+        }
+        Ok(open)
     }
 
     fn open_as_imported(&self, name: &str) -> Result<Opened> {

@@ -57,6 +57,7 @@ impl Session {
     /// Removes all that is remembered of a pool.
     fn forget(&self, open: &OpenPool, pool: &str) -> Result<(), Failure> {
         let removed = self.pools.cachefile().remove(pool);
+        open.notify("config_sync", None);
         removed.map_err(Failure::of(Attempt::Record, pool))?;
         kept_errors::forget_errors(&self.pools, open.guid());
         io_stats::forget_io(&self.pools, pool);

@@ -9,7 +9,8 @@
 //!
 //! # On disk
 //! Below the state folder: `zpool.cache` ([`spa::CacheFile`], with [`Facts`] beside each config),
-//! `locks/POOL.lock`, `errors/GUID.json` (`kept_errors.rs`), and `iostat/POOL/*.json` (`io_stats.rs`).
+//! `locks/POOL.lock`, `errors/GUID.json` (`kept_errors.rs`), `events`
+//! (`events.rs`), and `iostat/POOL/*.json` (`io_stats.rs`).
 //!
 //! # Invariants
 //! 1. [`Session::open`] is the only way to open an imported pool. An open pool's name is locked: shared by
@@ -39,12 +40,14 @@
 //! OpenZFS module/zfs/spa_config.c, lib/libzfs/libzfs_pool.c, lib/libzfs/libzfs_mount.c.
 
 mod activity;
+mod autoreplace;
 mod compatibility;
 mod create;
 mod datasets;
 mod devices;
 mod environment;
 mod error_log;
+mod events;
 mod facts;
 mod failure;
 mod held;
@@ -66,6 +69,7 @@ mod session;
 mod split;
 mod status;
 mod sweeping;
+mod vdev_properties;
 mod vdevs;
 
 pub use activity::Activity;
@@ -87,6 +91,7 @@ pub use rewind::{Rewind, Rewound};
 pub use scanning::Scrubbed;
 pub use session::Session;
 pub use split::Split;
+pub use vdev_properties::{ROOT_NAME, all_vdevs};
 
 #[cfg(test)]
 mod tests {

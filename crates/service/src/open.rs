@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use base::{Context, Error, ErrorKind, ObjectId, Result, Txg};
+use base::{Context, Error, ErrorKind, Guid, ObjectId, Result, Txg};
 use machine::{Holder, Patience};
 use nvpair::NvList;
 use phys::feature::Feature;
@@ -12,6 +12,7 @@ use rt::Mutex;
 use spa::{ImportOptions, Spa, device_paths};
 use zpl::mount::{Mount, mount};
 
+use crate::events::keep_events;
 use crate::facts::Facts;
 use crate::held::{Access, Held, PoolLock};
 use crate::io_stats::{Publisher, forget_io, keep_io};
@@ -29,26 +30,39 @@ pub(crate) struct Opened {
     spa: Arc<Spa>,
     publisher: Publisher,
     facts: Facts,
+    /// What changes of the facts while it is open.
+    absent: Mutex<Absent>,
     pools: Pools,
     /// Its file systems that sessions have open, by dataset; only if the pool is kept open.
     mounts: Mutex<BTreeMap<ObjectId, Weak<Mount>>>,
     _lock: PoolLock,
 }
 
+/// Devices that are taken away until the pool is exported.
+#[derive(Default)]
+pub(crate) struct Absent {
+    pub(crate) offline: Vec<u64>,
+    pub(crate) faulted: Vec<u64>,
+}
+
 impl Drop for Opened {
-    /// Keeps the errors met and the I/O counted, unless the pool is no longer imported here.
+    /// Keeps the events, the errors met and the I/O counted, unless the pool is no longer imported here.
     fn drop(&mut self) {
         let name = self.spa.name();
         self.publisher.stop();
         if self.pools.imported(&name).is_err() {
+            // What an export or destruction was is told in vain if it cannot be kept: it has happened.
+            let _ = keep_events(&self.pools, &self.spa);
             forget_io(&self.pools, &name);
             return;
         }
         // The request itself reports why a pool is suspended, and the same cause may prevent keeping
         // anything.
         let is_suspended = self.spa.suspended().is_some();
+        // Before what they tell of is put elsewhere.
+        let told = keep_events(&self.pools, &self.spa);
         let kept = kept_errors::keep_met(&self.pools, &self.spa);
-        if let Err(error) = kept.and(self.publisher.keep(&self.spa))
+        if let Err(error) = told.and(kept).and(self.publisher.keep(&self.spa))
             && !is_suspended
         {
             let text = format!("cannot keep the errors of pool '{name}': {error}");
@@ -167,9 +181,21 @@ impl OpenPool {
         Ok(())
     }
 
+    /// Devices that are taken away until the pool is exported.
+    pub(crate) fn absent(&self) -> &Mutex<Absent> {
+        &self.opened.absent
+    }
+
     /// Writes its config, which a change has altered, to the cachefile.
     pub(crate) fn remember(&self) -> Result<()> {
-        self.pools.remember(self, &self.opened.facts)
+        let absent = self.opened.absent.lock();
+        let facts = Facts {
+            offline: absent.offline.clone(),
+            faulted: absent.faulted.clone(),
+            ..self.opened.facts.clone()
+        };
+        drop(absent);
+        self.pools.remember(self, &facts)
     }
 }
 
@@ -245,11 +271,13 @@ impl Opened {
             })
         };
         let mut spa = import().within(within)?;
+        take_away(&spa, &facts);
         if !spa.is_readonly() && spa.autoexpand() && spa.expand(&|_| true).within(within)? {
             spa.close().within(within)?;
             keep_io(pools, &spa).within(within)?;
             drop(spa);
             spa = import().within(within)?;
+            take_away(&spa, &facts);
         }
         if !spa.is_readonly() {
             spa.resilver_if_needed().within(within)?;
@@ -257,6 +285,10 @@ impl Opened {
         kept_errors::hand_over(pools, &spa);
         let spa = Arc::new(spa);
         Ok(Opened {
+            absent: Mutex::new(Absent {
+                offline: facts.offline.clone(),
+                faulted: facts.faulted.clone(),
+            }),
             publisher: Publisher::begin(pools, pool, &spa, access == Access::Write),
             spa,
             facts,
@@ -264,6 +296,20 @@ impl Opened {
             mounts: Mutex::default(),
             _lock: lock,
         })
+    }
+}
+
+/// Takes away the devices that were taken away until the pool is exported. One that the pool needs by now stays.
+fn take_away(spa: &Spa, facts: &Facts) {
+    let tree = spa.parts().tree();
+    for guid in &facts.offline {
+        let _ = tree.offline(Guid(*guid), true);
+    }
+    for guid in &facts.faulted {
+        let _ = tree.fault(Guid(*guid), true);
+    }
+    for device in tree.devices() {
+        device.leaf().forget_changes();
     }
 }
 

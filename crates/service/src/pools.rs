@@ -158,7 +158,9 @@ impl Pools {
     pub(crate) fn remember(&self, spa: &Spa, facts: &Facts) -> Result<()> {
         let mut config = spa.config();
         facts.add_to(&mut config);
-        self.cache.put(&spa.name(), &config)
+        self.cache.put(&spa.name(), &config)?;
+        spa.notify("config_sync", None);
+        Ok(())
     }
 
     /// The config of an imported pool.

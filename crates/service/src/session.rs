@@ -55,7 +55,7 @@ impl Session {
     }
 
     /// Opens an imported pool, for the caller to close; waits while another session holds it. One that is opened for
-    /// writing takes hot spares for devices that are gone.
+    /// writing takes hot spares for devices that are gone, and with `autoreplace` new devices in their places.
     ///
     /// # Errors
     /// `NotFound` if it is not imported, `Busy` if it is in use for too long, `ReadOnly`; errors of opening
@@ -64,6 +64,7 @@ impl Session {
         let open = open(&self.pools, &self.held, pool, access)?;
         if access == Access::Write && !open.is_kept() {
             self.pools.watch_spares(&open)?;
+            open.autoreplace();
         }
         Ok(open)
     }

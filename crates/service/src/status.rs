@@ -96,6 +96,14 @@ impl OpenPool {
         spares_of(self)
     }
 
+    /// Its state.
+    ///
+    /// # Errors
+    /// Errors of reading it.
+    pub fn status(&self) -> Result<PoolStatus> {
+        status_of(self)
+    }
+
     /// The state of the root vdev and of those below it, without their space.
     #[must_use]
     pub fn vdevs(&self) -> VdevStatus {

@@ -26,6 +26,7 @@ use vdev::VdevTree;
 use zio::{AllocClass, BlockStore, VdevOps};
 
 use crate::checkpoint::Kept;
+use crate::events::Events;
 use crate::features::Features;
 use crate::history::{self, History};
 use crate::sharing::Sharing;
@@ -49,6 +50,7 @@ pub(crate) struct Core {
     sharing: Arc<Sharing>,
     scan: scan::Scan,
     kept: Arc<Kept>,
+    events: Events,
 }
 
 /// The parts that live in the MOS. The MOS refers to the core, so they are dropped when the pool
@@ -81,6 +83,7 @@ impl Core {
             sharing: Arc::default(),
             scan: scan::Scan::default(),
             kept,
+            events: Events::default(),
         })
     }
 
@@ -119,6 +122,11 @@ impl Core {
     /// The scrub or resilver.
     pub(crate) fn scan(&self) -> &scan::Scan {
         &self.scan
+    }
+
+    /// What happened.
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
     }
 
     /// What is kept for the checkpoint.
@@ -247,6 +255,9 @@ impl Core {
             return Ok(());
         };
         record.add(history::key::HOST, &*self.host_name);
+        if !is_command {
+            self.notify_history(&record);
+        }
         history.append(&record, is_command, tx)
     }
 }

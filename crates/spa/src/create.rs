@@ -220,6 +220,8 @@ impl Spa {
         )?);
         let config_object = create_objects(&mos, dsl.mos(), &core, &salt, &tx)?;
         core.set_initializing(false);
+        core.events().set_creating(true);
+        core.notify("pool_create", None);
         core.log_version("create", &tx);
         let props = PoolProps::none(&mos);
         for (name, value) in options.new.props {
@@ -230,6 +232,7 @@ impl Spa {
             core.log_internal("set", &format!("feature@{}=enabled", feature.name), &tx);
         }
         core.log(crate::history::command_record(&options.command), true, &tx)?;
+        core.events().set_creating(false);
 
         let inner = Arc::new(Inner {
             mmp: Mmp::new(),

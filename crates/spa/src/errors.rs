@@ -31,6 +31,7 @@ impl Inner {
             None => ScanPhase::None,
         };
         let met = self.pipeline.take_errors();
+        self.core.events().meet(met.keys());
         match self.dsl().log_errors(&met, phase, tx) {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -57,6 +58,7 @@ impl Spa {
     /// Adds blocks known to be damaged, with their birth txgs (0 if unknown).
     #[doc(alias = "spa_log_error")]
     pub fn note_errors(&self, met: BTreeMap<Bookmark, Txg>) {
+        self.inner.core.events().know(met.keys());
         self.inner.pipeline.note_errors(met);
     }
 

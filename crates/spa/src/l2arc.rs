@@ -174,6 +174,7 @@ impl Inner {
         };
         if let Some(cache) = removed {
             let text = format!("{name} vdev (l2cache) {}", cache.name());
+            self.core.notify("vdev_remove_aux", Some(&cache));
             self.core.log_internal("vdev remove", &text, tx);
         }
     }

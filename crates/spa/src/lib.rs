@@ -19,6 +19,7 @@ mod create;
 mod dedup;
 mod dtl;
 mod errors;
+mod events;
 mod expand;
 mod expansion;
 mod features;
@@ -42,6 +43,7 @@ mod spares;
 mod split;
 mod sweep;
 mod sync;
+mod vdev_props;
 mod vdevs;
 
 pub use ::ddt::Prune;

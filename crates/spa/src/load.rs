@@ -57,6 +57,7 @@ use crate::space_maps::SpaceMaps;
 use crate::spares::SpareWatch;
 use crate::split::{SplitOff, mark_split};
 use crate::sweep::Sweeps;
+use crate::vdev_props::apply_limits;
 use phys::feature;
 use zap::directory;
 
@@ -263,6 +264,7 @@ impl Spa {
                 Ok(())
             });
         }
+        spa.notify("pool_import", None);
         Ok(spa)
     }
 
@@ -311,6 +313,10 @@ impl Spa {
         };
         let spa = load(options, &uberblock, look, tree, readonly, begin)?;
         spa.end_split(&elsewhere)?;
+        // How the devices came to be as they are is not news.
+        for device in spa.inner.tree.devices() {
+            device.leaf().forget_changes();
+        }
         Ok((spa, uberblock))
     }
 
@@ -641,6 +647,10 @@ fn load(
     }
     let synced = uberblock.txg();
     load_dtls(&tree, &maps, synced)?;
+    let limits = apply_limits(&mos, &tree).within(|| "vdev ZAPs");
+    if !readonly {
+        limits?; // not needed to read
+    }
     let last = begin.last_txg(synced);
     let groups = TxGroups::new(last, options.settings.txg.clone());
     let dsl_mos = Mos::new(mos.clone(), env)?;

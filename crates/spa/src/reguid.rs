@@ -32,6 +32,7 @@ impl Spa {
         self.change_tree(check_online, move |inner, tx| {
             inner.tree.set_guid(new);
             let text = format!("old={} new={}", old.0, new.0);
+            inner.core.notify("pool_reguid", None);
             inner.core.log_internal("guid change", &text, tx);
             inner.tree_changed();
             Ok(())

@@ -16,6 +16,7 @@ use base::{Error, ErrorKind, Result, Txg};
 use dmu::Tx;
 use phys::ScanPhys;
 use phys::blkptr::{BlkPtrPhys, DvaPhys};
+use phys::scan::POOL_SCAN_RESILVER;
 use scan::{Kind, Range};
 use vdev::{Vdev, VdevKind};
 
@@ -316,6 +317,10 @@ impl Inner {
         }
         let bytes = self.space.usage().alloc;
         self.core.scan().begin(kind, range, bytes, &self.mos, tx)?;
+        match kind {
+            Kind::Scrub => self.core.notify("scrub_start", None),
+            Kind::Resilver => self.core.notify_resilver("resilver_start"),
+        }
         let func = self.core.scan().phys().map_or(0, |phys| phys.func.get());
         let text = format!("func={func} mintxg={} maxtxg={}", range.min, range.max);
         self.core.log_internal("scan setup", &text, tx);
@@ -344,6 +349,11 @@ impl Inner {
         self.end_scan(true, tx)?;
         let text = format!("errors={errors}");
         self.core.log_internal("scan done", &text, tx);
+        if phys.func.get() == POOL_SCAN_RESILVER {
+            self.core.notify_resilver("resilver_finish");
+        } else {
+            self.core.notify("scrub_finish", None);
+        }
         // Devices missed more writes meanwhile.
         if is_whole && !self.awaits_restart() && !self.stale_devices().is_empty() {
             self.begin_scan(Kind::Resilver, tx)?;
@@ -363,7 +373,7 @@ impl Spa {
         let scan = self.inner.core.scan();
         match scan.running() {
             Some(Kind::Scrub) if scan.is_paused() => {
-                return self.in_sync(|inner, tx| inner.core.scan().pause(false, &inner.mos, tx));
+                return self.pause(false);
             }
             Some(Kind::Scrub) => {
                 let text = "currently scrubbing; use 'zpool scrub -s' to cancel scrub";
@@ -384,7 +394,20 @@ impl Spa {
     #[doc(alias = "dsl_scrub_set_pause_resume")]
     pub fn pause_scrub(&self) -> Result<()> {
         self.check_scrubbing()?;
-        self.in_sync(|inner, tx| inner.core.scan().pause(true, &inner.mos, tx))
+        self.pause(true)
+    }
+
+    fn pause(&self, pauses: bool) -> Result<()> {
+        self.in_sync(move |inner, tx| {
+            inner.core.scan().pause(pauses, &inner.mos, tx)?;
+            let name = if pauses {
+                "scrub_paused"
+            } else {
+                "scrub_resume"
+            };
+            inner.core.notify(name, None);
+            Ok(())
+        })
     }
 
     /// Cancels the running scrub.
@@ -403,6 +426,7 @@ impl Spa {
             let errors = scan.phys().map_or(0, |phys| phys.errors.get());
             let text = format!("errors={errors}");
             inner.core.log_internal("scan cancelled", &text, tx);
+            inner.core.notify("scrub_abort", None);
             inner.end_scan(false, tx)
         })
     }

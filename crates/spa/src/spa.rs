@@ -477,6 +477,11 @@ impl Spa {
 
     fn leave(&self, pool_state: PoolState) -> Result<()> {
         self.check_writable()?;
+        let is_destroyed = pool_state == PoolState::Destroyed;
+        self.notify(
+            ["pool_export", "pool_destroy"][usize::from(is_destroyed)],
+            None,
+        );
         self.ending_scans(|| {
             // Sync the last changes first, so that the txg that says "exported" has nothing else to
             // write.

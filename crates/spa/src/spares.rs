@@ -197,6 +197,7 @@ impl Inner {
         };
         if let Some(spare) = removed {
             let text = format!("{name} vdev (spare) {}", spare.name());
+            self.core.notify("vdev_remove_aux", Some(&spare));
             self.core.log_internal("vdev remove", &text, tx);
         }
     }

@@ -167,7 +167,9 @@ impl Spa {
             inner.state.lock().spares.extend(spares);
             inner.state.lock().caches.extend(caches);
             inner.open_caches();
-            tops.iter().try_for_each(|top| inner.add(top, tx))
+            tops.iter().try_for_each(|top| inner.add(top, tx))?;
+            inner.core.notify("vdev_add", None);
+            Ok(())
         };
         self.change_tree(|_| Ok(()), add)
     }
@@ -279,6 +281,10 @@ impl Inner {
             Attach::Replacement => ("replace", "for"),
             Attach::Spare => ("spare in", "for"),
         };
+        if attach == Attach::Spare {
+            self.core.notify("vdev_spare", Some(device));
+        }
+        self.core.notify("vdev_attach", Some(device));
         let text = format!("{verb} vdev={} {to} vdev={}", device.name(), old.name());
         self.core.log_internal("vdev attach", &text, tx);
         self.resilver_from(tx.txg().0 + TXG_CONCURRENT_STATES);
@@ -292,6 +298,7 @@ impl Inner {
             self.forget_spare(spare, tx);
         }
         let path = device.config().path.clone();
+        self.core.notify("vdev_remove", Some(&device));
         let text = format!("vdev={}", path.as_deref().unwrap_or("none"));
         self.core.log_internal("detach", &text, tx);
         self.spare_given_back(&device);

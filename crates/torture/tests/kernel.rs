@@ -409,11 +409,42 @@ if grep -q replacing /host/status; then exit 1; fi
 zpool scrub -w tank
 zpool status tank | grep -q "repaired 0B in .* with 0 errors"
 zpool history -i tank | grep "vdev attach"
+zpool get -H all tank all-vdevs >/host/props
+value() { zpool get -Hpo value $1 tank $2; }
+test "$(value comment root) $(value checksum_n mirror-0)" = "ours 7"
+test "$(value allocating raidz1-1) $(value org.ashift:shelf vdc)" = "off 3"
+zpool history -i tank | grep "vdev set"
+zpool set allocating=on tank raidz1-1
+zpool set allocating=off tank mirror-0
+zpool set comment=kernels tank mirror-0
+zpool set org.ashift:shelf= tank vdc
+zpool set org.kernel:shelf=4 tank vdd
 zpool detach tank /dev/vda
 for i in $(seq 50); do echo $i >/mnt/tank/plain/kernel$i; done
 zpool status tank
 zpool export tank
 "#;
+
+/// What the kernel has set is set here, and its effects are.
+fn check_kernel_props(spa: &Spa) {
+    let tops = spa.parts().tree().tops();
+    let leaves = tops[1].children();
+    let props = |vdev: &vdev::Vdev| spa.vdev_props(vdev.guid()).unwrap();
+    let text = |text: &str| Some(PropValue::Text(text.to_owned()));
+    let top = props(&tops[0]);
+    assert_eq!(top.get("comment").cloned(), text("kernels"));
+    assert_eq!(top.get("checksum_n"), Some(&PropValue::Number(7)));
+    assert_eq!(top.get("allocating"), Some(&PropValue::Number(0)));
+    assert!(tops[0].config().non_allocating);
+    assert_eq!(
+        props(&tops[1]).get("allocating"),
+        Some(&PropValue::Number(1))
+    );
+    assert!(!tops[1].config().non_allocating);
+    assert_eq!(props(&leaves[0]).get("org.ashift:shelf"), None);
+    let shelf = props(&leaves[1]).get("org.kernel:shelf").cloned();
+    assert_eq!(shelf, text("4"));
+}
 
 #[test]
 fn kernel_goes_on_with_a_tree_that_was_changed() {
@@ -447,6 +478,18 @@ fn kernel_goes_on_with_a_tree_that_was_changed() {
         .unwrap();
     let kind = spa.parts().tree().tops()[0].children()[1].kind();
     assert_eq!(kind, VdevKind::Replacing, "it takes longer than that");
+    let tops = spa.parts().tree().tops();
+    let leaf = tops[1].children()[0].guid();
+    let text = |text: &str| PropValue::Text(text.to_owned());
+    for (vdev, name, value) in [
+        (spa.guid(), "comment", text("ours")),
+        (tops[0].guid(), "checksum_n", PropValue::Number(7)),
+        (leaf, "org.ashift:shelf", text("3")),
+    ] {
+        spa.set_vdev_prop(vdev, name, value).unwrap();
+    }
+    spa.set_allocating(tops[1].guid(), false).unwrap();
+    drop(tops);
     spa.export().unwrap();
     drop((spa, disks));
     Zdb::verify(folder.path(), "tank").assert_clean();
@@ -467,6 +510,7 @@ fn kernel_goes_on_with_a_tree_that_was_changed() {
         .collect();
     let expected = [5, 2, 3, 4].map(|n| paths[n].display().to_string());
     assert_eq!(shape, expected);
+    check_kernel_props(&spa);
     let fs = mount(spa.parts().dsl(), "tank/plain", false).unwrap();
     for n in 1..=50 {
         let name = format!("kernel{n}");

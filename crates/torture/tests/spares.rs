@@ -305,7 +305,7 @@ fn prop_spares(seed: u64) {
         let is_spare = device.config().is_spare;
         match dice.below(4) {
             0 => {
-                if spa.parts().tree().fault(device.guid()).is_ok() {
+                if spa.parts().tree().fault(device.guid(), false).is_ok() {
                     spa.force_sync().unwrap();
                 }
             }

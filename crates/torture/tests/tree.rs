@@ -58,7 +58,8 @@ fn add(spa: &Spa, grouping: Grouping, devices: &[Arc<dyn Provider>]) -> base::Re
     )
 }
 
-/// The tree in words: `mirror(disk0 disk1) spares(disk2!)`, with a mark behind spares in use; `reguid` behind it if the
+/// The tree in words: `mirror(disk0 disk1) spares(disk2!)`, with a mark behind spares in use, and `-off` behind what is
+/// not allocated from; `reguid` behind it if the
 /// pool has the new guid.
 fn shape(spa: &Spa) -> String {
     fn words(vdev: &Arc<vdev::Vdev>) -> String {
@@ -68,7 +69,15 @@ fn shape(spa: &Spa) -> String {
         let children: Vec<String> = vdev.children().iter().map(words).collect();
         format!("{}({})", vdev.kind().word(), children.join(" "))
     }
-    let mut tops: Vec<String> = spa.parts().tree().tops().iter().map(words).collect();
+    // What the property says is so.
+    let top = |top: &Arc<vdev::Vdev>| {
+        let set = spa.vdev_props(top.guid()).ok();
+        let set = set.and_then(|set| set.get("allocating").cloned());
+        let is_off = set == Some(phys::PropValue::Number(0));
+        assert_eq!(top.config().non_allocating, is_off);
+        words(top) + if is_off { "-off" } else { "" }
+    };
+    let mut tops: Vec<String> = spa.parts().tree().tops().iter().map(top).collect();
     let spares = spa.spares();
     let spares = spares.iter().map(|(spare, user)| {
         let mark = match user {
@@ -160,6 +169,25 @@ const ADD: Change = Change {
         "mirror(disk0 disk1) mirror(disk2 disk3)",
         "mirror(disk0 disk1) mirror(disk2 disk3) raidz(disk4 disk5 disk6)",
     ],
+};
+
+/// Nothing is allocated from a vdev any more.
+const PASSIVATE: Change = Change {
+    layout: Layout::Stripe,
+    first: 2,
+    disks: 2,
+    prepare: |_, _| (),
+    act: |spa, _| spa.set_allocating(guid_of(spa, 0), false).unwrap(),
+    outcomes: &["disk0 disk1", "disk0-off disk1"],
+};
+
+const ACTIVATE: Change = Change {
+    layout: Layout::Stripe,
+    first: 2,
+    disks: 2,
+    prepare: |spa, _| spa.set_allocating(guid_of(spa, 0), false).unwrap(),
+    act: |spa, _| spa.set_allocating(guid_of(spa, 0), true).unwrap(),
+    outcomes: &["disk0-off disk1", "disk0 disk1"],
 };
 
 const REPLACE: Change = Change {
@@ -487,6 +515,15 @@ fn sim_power_cuts_while_a_device_of_a_raidz_is_replaced() {
 fn sim_power_cuts_while_a_pool_gets_another_guid() {
     let seed = seed(28);
     rt::simulate(seed, move || cut_everywhere(&REGUID, seed));
+}
+
+#[test]
+fn sim_power_cuts_while_a_vdev_is_taken_out_of_allocation_and_back() {
+    let seed = seed(29);
+    rt::simulate(seed, move || {
+        cut_everywhere(&PASSIVATE, seed);
+        cut_everywhere(&ACTIVATE, seed);
+    });
 }
 
 #[test]

@@ -22,12 +22,13 @@ use zio::Priority;
 use crate::dtl::TXG_CONCURRENT_STATES;
 use crate::io_counts::{Counted, IoCounters, IoCounts};
 use crate::queue::{VdevQueue, WRITES_MAX};
+use crate::report::{Report, Reports};
 use crate::{TxgSet, Vdev, VdevAux, VdevState};
 
 /// This many errors of one kind ...
-const TOO_MANY_ERRORS: u32 = 10;
-/// ... within this time, ten minutes, are too many.
-const ERROR_WINDOW_NS: u64 = 600 * 1_000_000_000;
+const TOO_MANY_ERRORS: u64 = 10;
+/// ... within this time, in seconds, are too many, unless properties of the vdev say otherwise.
+const ERROR_WINDOW_SECS: u64 = 600;
 
 /// The device of a leaf vdev.
 pub struct Leaf {
@@ -49,6 +50,8 @@ pub struct Leaf {
     dtl_marked: AtomicU64,
     io_errors: Mutex<ErrorWindow>,
     checksum_errors: Mutex<ErrorWindow>,
+    limits: RwLock<ErrorLimits>,
+    reports: Reports,
     counters: IoCounters,
     created_ns: u64,
 }
@@ -69,31 +72,45 @@ impl Default for Leaf {
             dtl_marked: AtomicU64::new(0),
             io_errors: Mutex::default(),
             checksum_errors: Mutex::default(),
+            limits: RwLock::default(),
+            reports: Reports::default(),
             counters: IoCounters::default(),
             created_ns: rt::now_ns(),
         }
     }
 }
 
+/// How many errors of a kind, within how many seconds, are too many; `None`: as usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrorLimits {
+    /// `checksum_n`, `checksum_t`
+    pub checksums: (Option<u64>, Option<u64>),
+    /// `io_n`, `io_t`
+    pub io: (Option<u64>, Option<u64>),
+}
+
 /// Counts errors until the window ends, then starts again at 0.
 #[derive(Default)]
 struct ErrorWindow {
     began_ns: u64,
-    count: u32,
+    count: u64,
 }
 
 impl ErrorWindow {
     /// Counts one; true if there are too many.
-    fn note(&mut self) -> bool {
+    fn note(&mut self, (number, secs): (Option<u64>, Option<u64>)) -> bool {
         let now = rt::now_ns();
-        if self.count == 0 || now - self.began_ns > ERROR_WINDOW_NS {
+        let window_ns = secs
+            .unwrap_or(ERROR_WINDOW_SECS)
+            .saturating_mul(1_000_000_000);
+        if self.count == 0 || now - self.began_ns > window_ns {
             *self = ErrorWindow {
                 began_ns: now,
                 count: 0,
             };
         }
         self.count += 1;
-        self.count >= TOO_MANY_ERRORS
+        self.count >= number.unwrap_or(TOO_MANY_ERRORS)
     }
 }
 
@@ -118,12 +135,17 @@ impl Leaf {
     ) {
         let mut to = self.state.write();
         let mut provider = self.queue.device();
+        let from = to.0;
         state(&mut to);
         device(&mut provider);
         let is_usable = to.0.is_usable() && provider.is_some();
         self.queue.set_device(provider);
         self.is_usable.store(is_usable, Ordering::Release);
-        drop(to);
+        let to = { to }.0;
+        // To be opened, or closed, is not news.
+        if from != to && from != VdevState::Closed && to != VdevState::Closed {
+            self.reports.add(Report::State { from, to });
+        }
         self.queue.resume();
     }
 
@@ -359,14 +381,34 @@ impl Leaf {
             && (!writes || self.write(write, 0, &[&blank]).is_ok())
     }
 
+    /// What it has to tell since the last call.
+    #[must_use]
+    pub fn take_reports(&self) -> Vec<(rt::Timestamp, Report)> {
+        self.reports.take()
+    }
+
+    /// Leaves changes of its state up to now untold.
+    pub fn forget_changes(&self) {
+        self.reports.forget_changes();
+    }
+
     /// Counts an I/O error; true if there were too many recently.
-    pub(crate) fn note_io_error(&self) -> bool {
-        self.io_errors.lock().note()
+    pub(crate) fn note_io_error(&self, is_write: bool) -> bool {
+        self.reports.add(Report::Io { is_write });
+        let limits = self.limits.read().io;
+        self.io_errors.lock().note(limits)
     }
 
     /// Counts a checksum error; true if there were too many recently.
     pub(crate) fn note_checksum_error(&self) -> bool {
-        self.checksum_errors.lock().note()
+        self.reports.add(Report::Checksum);
+        let limits = self.limits.read().checksums;
+        self.checksum_errors.lock().note(limits)
+    }
+
+    /// Sets how many errors are too many.
+    pub fn set_limits(&self, limits: ErrorLimits) {
+        *self.limits.write() = limits;
     }
 
     /// Forgets past errors: a device that was given up for them may be used again.

@@ -140,13 +140,16 @@ impl VdevTree {
         }
     }
 
-    /// Gives a device up on request.
+    /// Gives a device up on request; until its errors are cleared, or only as long as the pool is open.
     ///
     /// # Errors
     /// As [`VdevTree::offline`].
     #[doc(alias = "vdev_fault")]
-    pub fn fault(&self, guid: Guid) -> Result<()> {
+    pub fn fault(&self, guid: Guid, temporarily: bool) -> Result<()> {
         let device = self.device_to_spare(guid)?;
+        // As in `offline`.
+        let _ = device.leaf().flush();
+        device.update(|config| config.offline_temporarily = temporarily);
         device
             .leaf()
             .set_state(VdevState::Faulted, VdevAux::External);
@@ -169,6 +172,9 @@ impl VdevTree {
             if vdev.kind().is_device() {
                 if !vdev.leaf().is_usable() {
                     vdev.update(|config| config.resilver_txg = 0);
+                }
+                if vdev.leaf().state().0 == VdevState::Faulted {
+                    vdev.update(|config| config.offline_temporarily = false);
                 }
                 vdev.leaf().clear_errors();
             }

@@ -76,6 +76,8 @@ pub struct GetRequest {
     pub fields: Vec<GetField>,
     /// `-s`: only values from these sources, by [`Source::word`], with "none" for "-"; empty for any.
     pub sources: Vec<String>,
+    /// The first item alone decides how wide the columns are: `zpool get … all-vdevs`.
+    pub measures_first: bool,
 }
 
 impl GetRequest {
@@ -86,6 +88,7 @@ impl GetRequest {
             properties,
             fields: GetField::DEFAULT.to_vec(),
             sources: Vec::new(),
+            measures_first: false,
         }
     }
 
@@ -101,7 +104,8 @@ impl GetRequest {
     /// The properties to show, and whether those that an item does not have are left out.
     fn names(&self, style: &Style, items: &[Item]) -> (Vec<PropName>, bool) {
         if let Some(names) = &self.properties {
-            return (names.clone(), false);
+            // A vdev has no line for what it does not have.
+            return (names.clone(), style.kind == TableKind::Vdev);
         }
         let table = all_properties(style.kind);
         let mut names: Vec<PropName> = table.iter().map(|d| PropName::Native(d.name)).collect();
@@ -157,19 +161,24 @@ pub fn get(style: &Style, request: &GetRequest, items: &[Item]) -> String {
         Some(desc) => desc.width(),
         None => name.as_str().len(),
     };
-    // `zfs get -p` has the column widths of `zfs get`; those of `zpool get -p` fit the exact numbers.
+    // `zfs get -p` has the column widths of `zfs get`; those of `zpool get -p` of pools fit the exact numbers.
     let widths_style = match style.kind {
-        TableKind::Dataset => Style {
+        TableKind::Dataset | TableKind::Vdev => Style {
             numbers: NumberStyle::Nice,
             ..*style
         },
-        TableKind::Pool | TableKind::Vdev => *style,
+        TableKind::Pool => *style,
     };
     let fits = |name: &str| {
         let desc: Option<&PropDesc> = style.kind.lookup(name);
         widths_style.numbers == NumberStyle::Exact || desc.is_none_or(|d| d.is_flexible)
     };
-    let rows = get_rows(&widths_style, request, items);
+    let measured = if request.measures_first {
+        items.len().min(1)
+    } else {
+        items.len()
+    };
+    let rows = get_rows(&widths_style, request, &items[..measured]);
     // Values that a source filter hides count for the widths as well.
     let wide = |at: usize| {
         let cells = rows

@@ -87,6 +87,34 @@ pub fn pools_json(
     json_document(command, body)
 }
 
+/// `zpool get -j` of vdevs.
+#[must_use]
+#[doc(alias = "get_callback_vdev")]
+pub fn vdevs_json(
+    style: &Style,
+    json: JsonStyle,
+    request: &GetRequest,
+    pool: &PoolStatus,
+    vdevs: &[(Item, &VdevStatus)],
+) -> String {
+    let style = json_numbers(style, json);
+    let mut all = Map::new();
+    for (item, vdev) in vdevs {
+        let mut entry = Map::new();
+        entry.insert("name".to_owned(), json!(item.name));
+        entry.insert("type".to_owned(), json!("VDEV"));
+        entry.extend(vdev_head(vdev, &item.name, Role::Class(vdev.class), json));
+        let properties = json_properties(&style, json, request, item);
+        entry.insert("properties".to_owned(), Value::Object(properties));
+        all.insert(item.name.clone(), Value::Object(entry));
+    }
+    let mut body = Map::new();
+    let head = pool_head(pool, json, false);
+    body.insert("pool".to_owned(), Value::Object(head));
+    body.insert("vdevs".to_owned(), Value::Object(all));
+    json_document("zpool get", body)
+}
+
 fn pool_key(pool: &PoolStatus, json: JsonStyle) -> String {
     if json.has_guid_keys {
         pool.guid.to_string()

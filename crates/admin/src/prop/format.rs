@@ -3,6 +3,7 @@
 use super::{Kind, PropDesc};
 use crate::number::{NumberStyle, Zone, creation_time, date_time};
 use phys::PropValue;
+use vdev::VdevState;
 
 /// `zprop_source_t`: where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +140,7 @@ fn index_word(desc: &PropDesc, number: u64) -> String {
     }
 }
 
-/// A pool property's value, as `zpool list` and `zpool get` print it. Health is a text, although
+/// A pool's or vdev's property's value, as `zpool list` and `zpool get` print it. Health is a text, although
 /// the table calls it a number.
 ///
 /// # Panics
@@ -158,13 +159,33 @@ pub fn format_pool_value(desc: &PropDesc, value: &PropValue, style: NumberStyle)
     match desc.name {
         "dedup_table_quota" if number == u64::MAX => "auto".to_owned(),
         "dedup_table_quota" if number == 0 && style == NumberStyle::Nice => "none".to_owned(),
+        "state" if style == NumberStyle::Nice => vdev_state_word(number).to_owned(),
+        "checksum_n" | "checksum_t" | "io_n" | "io_t" | "slow_io_n" | "slow_io_t" => match number {
+            u64::MAX => "-".to_owned(),
+            _ => number.to_string(),
+        },
         "expandsize" | "checkpoint" if number == 0 => "-".to_owned(),
         "expandsize" | "checkpoint" => style.bytes(number),
         "fragmentation" if number == u64::MAX => "-".to_owned(),
         "capacity" | "fragmentation" => style.percent(number),
         "dedupratio" | "bcloneratio" => style.ratio(number),
         "version" if number >= 5000 => "-".to_owned(),
-        "guid" | "load_guid" | "version" | "last_scrubbed_txg" => number.to_string(),
+        "state" | "guid" | "load_guid" | "version" | "last_scrubbed_txg" => number.to_string(),
         _ => style.number(number),
     }
+}
+
+/// The word for the number of a vdev's state.
+#[doc(alias = "zpool_state_to_name")]
+#[must_use]
+pub fn vdev_state_word(number: u64) -> &'static str {
+    let states = [
+        VdevState::Removed,
+        VdevState::CantOpen,
+        VdevState::Faulted,
+        VdevState::Degraded,
+        VdevState::Healthy,
+    ];
+    let state = states.into_iter().find(|state| state.raw() == number);
+    state.unwrap_or(VdevState::Offline).word()
 }

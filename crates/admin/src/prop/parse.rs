@@ -335,6 +335,26 @@ pub fn parse_pool_assignment(
     Ok((desc.name.to_owned(), parsed))
 }
 
+/// Checks `name=value` for a vdev; returns the property's name on disk and its value.
+///
+/// # Errors
+/// What is wrong with it.
+#[doc(alias = "zpool_prop_vdev")]
+pub fn parse_vdev_assignment(name: &str, value: &str) -> Result<(String, PropValue), PropError> {
+    let Some(desc) = TableKind::Vdev.lookup(name) else {
+        if is_user_property(name) {
+            return parse_user_property(name, value, USER_TEXT_LEN_LIMIT);
+        }
+        return Err(PropError(format!("invalid property: '{name}'")));
+    };
+    if desc.is_readonly() {
+        return Err(PropError(format!("'{name}' is readonly")));
+    }
+    let parsed = parse_value(desc, name, value, Types::NONE)?;
+    check_honoured(desc, value, &parsed)?;
+    Ok((desc.name.to_owned(), parsed))
+}
+
 fn parse_feature(
     name: &str,
     value: &str,

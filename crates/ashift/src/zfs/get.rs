@@ -45,6 +45,7 @@ pub(super) fn get(session: &Session, parsed: &Parsed) -> Outcome {
             .map(sources)
             .transpose()?
             .unwrap_or_default(),
+        measures_first: false,
     };
     let types = parsed.value('t').map(parse_types).transpose()?;
     let depth = parsed.value('d').map(parse_depth).transpose()?;

@@ -86,28 +86,34 @@ fn operands(args: &Parsed) -> Result<(&String, &[String]), Fail> {
 /// `zpool offline`.
 pub(super) fn offline(session: &Session, args: &Parsed) -> Outcome {
     refuse_power(args, "offline")?;
-    refuse_options(args, "offline", "f")?;
-    if args.has('t') {
-        let text = "'zpool offline -t' is not supported: a pool is opened anew by every command";
-        return Err(Fail::Failed(text.into()));
-    }
     let (name, words) = operands(args)?;
     let pool = open_for_devices(session, name, &format!("cannot offline {}", words[0]))?;
     let vdevs = pool.vdevs();
     let mut code = 0;
     for word in words {
-        let failed = |text: &str| eprintln!("cannot offline {word}: {text}");
+        let verb = if args.has('f') { "fault" } else { "offline" };
+        let failed = |text: &str| eprintln!("cannot {verb} {word}: {text}");
         let Some(device) = find_device(&vdevs, word) else {
             failed(match find_group(&vdevs, word) {
                 _ if is_free_spare(&pool, &vdevs, word) => RESERVED,
                 _ if is_cache(&pool, word) => "taking a cache device offline is not supported yet",
                 Some(_) => "operation not supported on this type of pool",
+                // OpenZFS says nothing of this, and fails.
+                None if args.has('f') => {
+                    code = 1;
+                    continue;
+                }
                 None => "no such device in pool",
             });
             code = 1;
             continue;
         };
-        if let Err(error) = pool.offline(Guid(device.guid)) {
+        let guid = Guid(device.guid);
+        let taken = match args.has('f') {
+            true => pool.fault(guid, args.has('t')),
+            false => pool.offline(guid, args.has('t')),
+        };
+        if let Err(error) = taken {
             match error.kind() {
                 ErrorKind::Busy => failed("no valid replicas"),
                 _ => failed(&error.to_string()),
@@ -147,6 +153,13 @@ pub(super) fn online(session: &Session, args: &Parsed) -> Outcome {
                      replace' to replace devices that are no longer present"
                 );
             }
+            Err(Absence::Faulted) => {
+                let path = device.path.as_deref().unwrap_or_default();
+                println!(
+                    "warning: device '{path}' onlined, but remains in faulted state\nuse 'zpool \
+                     clear' to restore a faulted device"
+                );
+            }
             Err(absence) => {
                 eprintln!("cannot online {word}: {}", absence_text(&absence));
                 code = 1;
@@ -163,7 +176,9 @@ pub(super) fn online(session: &Session, args: &Parsed) -> Outcome {
 fn absence_text(absence: &Absence) -> String {
     match absence {
         Absence::PathUnknown => "its path is not known".to_owned(),
-        Absence::NotFound | Absence::StillMissing => "no such device in pool".to_owned(),
+        Absence::NotFound | Absence::StillMissing | Absence::Faulted => {
+            "no such device in pool".to_owned()
+        }
         Absence::OtherDevice => {
             "its label says that it is another device: 'zpool replace' takes a new one".to_owned()
         }

@@ -11,6 +11,7 @@ mod create;
 mod ddtprune;
 mod device_state;
 mod devices;
+mod events;
 mod history;
 mod import;
 mod iostat;
@@ -25,6 +26,7 @@ mod status;
 mod sweep;
 mod tree;
 mod upgrade;
+mod vdev_props;
 mod wait;
 
 use admin::getopt::{Flag, OptError, Parsed};
@@ -78,6 +80,7 @@ const PROGRAM: Program = Program {
             command("get", ":jHo:p", &[JSON, JSON_INT, JSON_GUID], props::get),
             command("set", "", &[], props::set),
             command("history", "li", &[], history::run),
+            command("events", "vHfc", &[], events::run),
             command("scrub", "spwetC", &[], scrub::run),
             command("initialize", "csuw", &[CANCEL, SUSPEND, UNINIT, WAIT], sweep::initialize),
             command("trim", "cdr:sw", &[CANCEL, SECURE, RATE, SUSPEND, WAIT], sweep::trim),

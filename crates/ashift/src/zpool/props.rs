@@ -8,20 +8,20 @@ use std::fmt::Display;
 
 use admin::getopt::Parsed;
 use admin::listing::{GetField, GetRequest, Item, Prop, get as print_get, parse_get_fields};
-use admin::pool::{PoolStatus, VdevStatus, pools_json};
+use admin::pool::{PoolStatus, pools_json};
 use admin::prop::{
     PoolContext, PropName, Source, TableKind, is_user_property, parse_list, parse_pool_assignment,
     split_assignment,
 };
 use phys::PropValue;
 use phys::feature;
-use service::{Access, Compatibility, OpenPool, PoolChange, Session};
+use service::{Access, Compatibility, PoolChange, Session};
 
 use super::list::{pool_names, repeated_code, styles};
-use super::{Fail, Outcome, change_error, check_json_options, open_error};
+use super::{Fail, Outcome, change_error, check_json_options, vdev_props};
 
 /// Exit code when the pool to set a property of does not exist: the number of the error.
-const EINVAL: u8 = 22;
+pub(super) const EINVAL: u8 = 22;
 
 /// `zpool get`.
 pub(super) fn get(session: &Session, args: &Parsed) -> Outcome {
@@ -35,7 +35,9 @@ pub(super) fn get(session: &Session, args: &Parsed) -> Outcome {
         .map_err(Fail::Usage)?;
     check_json_options(args)?;
     let (style, _, json) = styles(args);
-    check_pools(session, given)?;
+    if let Some((pool, vdevs)) = check_pools(session, given)? {
+        return vdev_props::get(session, args, names, pool, vdevs, fields);
+    }
     let mut properties = parse_list(TableKind::Pool, names).map_err(Fail::Usage)?;
     let mut pools: Vec<(Item, PoolStatus)> = Vec::new();
     for name in pool_names(session, given)? {
@@ -87,62 +89,34 @@ fn pool_fields(text: &str) -> Result<Vec<GetField>, String> {
     Ok(fields)
 }
 
-/// Checks that all operands are pools. After a pool, OpenZFS also takes vdevs, whose properties are not
-/// supported yet.
-fn check_pools(session: &Session, given: &[String]) -> Result<(), Fail> {
+/// Checks that all operands are pools, or else the first one is: the others are its vdevs then.
+fn check_pools<'g>(
+    session: &Session,
+    given: &'g [String],
+) -> Result<Option<(&'g str, &'g [String])>, Fail> {
     let is_pool = |name: &String| session.pools().is_imported(name);
     let Some((first, rest)) = given.split_first() else {
-        return Ok(());
+        return Ok(None);
     };
     if !is_pool(first)? {
         let text = format!("Cannot get properties of {first}: no such pool available.");
         return Err(Fail::Failed(text));
     }
-    let mut others = Vec::new();
     for name in rest {
         if !is_pool(name)? {
-            others.push(name.as_str());
+            return Ok(Some((first, rest)));
         }
     }
-    if others.is_empty() {
-        return Ok(());
-    }
-    let pool = session
-        .open(first, Access::Read)
-        .map_err(|e| open_error(first, &e))?;
-    let is_vdev = |word: &str| word == "all-vdevs" || is_vdev(&pool, word);
-    let unknown: Vec<&str> = others.into_iter().filter(|word| !is_vdev(word)).collect();
-    if unknown.is_empty() {
-        return Err(Fail::Failed(
-            "properties of vdevs are not supported yet".into(),
-        ));
-    }
-    let lines: String = unknown
-        .iter()
-        .map(|word| format!("\t{word} (unknown)\n"))
-        .collect();
-    Err(Fail::Usage(format!(
-        "Expected a list of vdevs in \"{first}\", but got:\n{lines}"
-    )))
-}
-
-/// Whether the pool has a vdev of that name.
-fn is_vdev(pool: &OpenPool, word: &str) -> bool {
-    let is_it = |vdev: &VdevStatus| {
-        vdev.name(super::list::name_style()) == word
-            || vdev.path.as_deref() == Some(word)
-            || vdev.guid.to_string() == word
-    };
-    word == "root-0" || pool.vdevs().find(&is_it).is_some()
+    Ok(None)
 }
 
 /// `zpool set`.
 pub(super) fn set(session: &Session, args: &Parsed) -> Outcome {
-    let (assignment, pool) = match args.operands.as_slice() {
+    let (assignment, pool, vdev) = match args.operands.as_slice() {
         [] => return Err(Fail::Usage("missing property=value argument".into())),
         [_] => return Err(Fail::Usage("missing pool name".into())),
-        [assignment, pool] => (assignment, pool),
-        [assignment, pool, _] => (assignment, pool),
+        [assignment, pool] => (assignment, pool, None),
+        [assignment, pool, vdev] => (assignment, pool, Some(vdev)),
         _ => return Err(Fail::Usage("too many pool names".into())),
     };
     let Some((name, value)) = split_assignment(assignment) else {
@@ -155,9 +129,8 @@ pub(super) fn set(session: &Session, args: &Parsed) -> Outcome {
         let text = format!("cannot open '{pool}': is not a pool");
         return Err(Fail::Exits(EINVAL, text));
     }
-    if args.operands.len() > 2 {
-        let text = "properties of vdevs are not supported yet";
-        return Err(Fail::Failed(text.into()));
+    if let Some(vdev) = vdev {
+        return vdev_props::set(session, (name, value), pool, vdev);
     }
     let open = session
         .open(pool, Access::Write)

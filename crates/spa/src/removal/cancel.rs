@@ -15,9 +15,8 @@ use vdev::Vdev;
 
 use super::{Active, object};
 use crate::spa::{Inner, Spa};
+use crate::vdev_props::ALLOCATING;
 
-/// What a vdev's property `allocating` is named in its ZAP.
-const ALLOCATING: &str = "allocating";
 /// Blocks of the MOS that giving up writes.
 const BLOCKS: u64 = 32;
 

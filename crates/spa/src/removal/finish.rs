@@ -41,6 +41,8 @@ impl Inner {
             phys.end_time.set(rt::wall_clock().secs);
         })?;
         let text = format!("{} vdev {id}", self.state.lock().name);
+        self.core
+            .notify("vdev_remove_dev", self.tree.top(id).as_deref());
         self.core.log_internal("vdev remove completed", &text, tx);
         self.tree_changed();
         Ok(())

@@ -51,6 +51,7 @@ impl Inner {
         let text = format!("{} vdev (log) {path}", self.state.lock().name);
         self.tree.remove_top(id);
         self.space.remove_vdev(id);
+        self.core.notify("vdev_remove_dev", Some(&top));
         self.core.log_internal("vdev remove", &text, tx);
         self.tree_changed();
         Ok(())

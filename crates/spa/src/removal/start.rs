@@ -59,9 +59,7 @@ impl Spa {
     }
 
     fn begin_removal(&self, id: VdevId) -> Result<()> {
-        self.settle()?;
-        self.dsl().drop_logs()?;
-        self.settle()?;
+        self.drain()?;
         let (checked, inner) = (Arc::clone(&self.inner), Arc::clone(&self.inner));
         self.dsl().sync_task(
             BLOCKS,
@@ -70,6 +68,13 @@ impl Spa {
             move |_, tx| inner.initiate(id, tx),
         )?;
         self.sync_now()
+    }
+
+    /// Waits until nothing is in flight on a vdev that is not allocated from any more, and no intent log is there.
+    pub(crate) fn drain(&self) -> Result<()> {
+        self.settle()?;
+        self.dsl().drop_logs()?;
+        self.settle()
     }
 
     /// Waits until what began before is on disk, and what it freed is free.
@@ -95,7 +100,7 @@ fn no_space() -> Error {
 
 impl Inner {
     /// The top-level vdev with this guid.
-    pub(super) fn find_top(&self, guid: Guid) -> Result<(VdevId, Arc<Vdev>)> {
+    pub(crate) fn find_top(&self, guid: Guid) -> Result<(VdevId, Arc<Vdev>)> {
         let tops = self.tree.tops();
         let at = tops.iter().position(|top| top.guid() == guid);
         if let Some(at) = at {
@@ -181,7 +186,7 @@ impl Inner {
 
     /// Nothing is allocated on this vdev from now on.
     #[doc(alias = "vdev_passivate")]
-    fn passivate(&self, id: VdevId) -> Result<()> {
+    pub(crate) fn passivate(&self, id: VdevId) -> Result<()> {
         let top = self.tree.top(id).expect("it was found");
         let is_normal = top.config().class() == AllocClass::Normal;
         if is_normal && !self.space.has_others(AllocClass::Normal, id) {

@@ -58,7 +58,7 @@ impl Node<'_> {
     /// After an I/O error: a device that does not answer any more, or fails too often, is given up.
     pub(crate) fn fault_if_failing(&self, device: &Arc<Vdev>, writes: bool) {
         let leaf = device.leaf();
-        let too_many = leaf.note_io_error();
+        let too_many = leaf.note_io_error(writes);
         let writes = writes && self.is_writable;
         if (too_many || !leaf.is_alive(writes)) && self.can_do_without(device) {
             leaf.set_state(VdevState::Faulted, VdevAux::ErrExceeded);
