@@ -17,6 +17,7 @@ use scan::Kind;
 use spa::Spa;
 use zio::Bookmark;
 
+use crate::activity::Activity;
 use crate::error_log::objects_of;
 use crate::failure::{Attempt, Failure, Outcome, Reason};
 use crate::held::Access;
@@ -95,7 +96,9 @@ impl OpenPool {
 
     fn scrub_to_the_end(&self) -> Result<()> {
         for _ in 0..SCRUBS_MAX {
-            if self.scan_running() == Some(Kind::Resilver) {
+            if self.is_rebuilding() {
+                self.wait_for(&[Activity::Resilver], None)?;
+            } else if self.scan_running() == Some(Kind::Resilver) {
                 self.wait_for_scan()?;
             }
             if self.scan_running().is_none() || self.is_scan_paused() {
@@ -209,6 +212,13 @@ impl Pools {
     /// # Errors
     /// `ReadOnly`, `Suspended`.
     pub(crate) fn catch_up(&self, spa: &Spa) -> Result<()> {
+        if spa.is_rebuilding() {
+            let show = self.observer().progress();
+            spa.wait_rebuild(&mut |done, all| {
+                show(done, all);
+                true
+            })?;
+        }
         spa.resilver_if_needed()?;
         if spa.scan_running() == Some(Kind::Resilver) {
             self.wait_scan(spa)?;

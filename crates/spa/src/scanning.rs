@@ -111,7 +111,8 @@ impl Inner {
             return scan.sync(&self.mos, tx);
         }
         self.drop_absent();
-        if !self.awaits_restart() && self.has_newcomers() {
+        let may_restart = !self.awaits_restart() && !self.rebuilds.is_any_active();
+        if may_restart && self.has_newcomers() {
             self.begin_scan(Kind::Resilver, tx)?;
         }
         let kind = scan.running().expect("a scan runs");
@@ -141,7 +142,8 @@ impl Inner {
     }
 
     fn restart_if_due(&self, tx: &Tx) -> Result<()> {
-        if !self.awaits_restart() || self.scanning.is_ending.load(Ordering::Acquire) {
+        let is_ending = self.scanning.is_ending.load(Ordering::Acquire);
+        if !self.awaits_restart() || is_ending || self.rebuilds.is_any_active() {
             return Ok(());
         }
         if tx.txg().0 < self.scanning.restart_txg.load(Ordering::Acquire) {
@@ -280,9 +282,29 @@ impl Inner {
         self.core.scan().end(is_complete, &self.mos, tx)
     }
 
+    /// Whether a resilver runs, or is to begin.
+    #[doc(alias = "dsl_scan_resilvering")]
+    #[doc(alias = "dsl_scan_resilver_scheduled")]
+    pub(crate) fn is_resilver_due(&self) -> bool {
+        self.core.scan().running() == Some(Kind::Resilver) || self.awaits_restart()
+    }
+
+    /// Cancels a scrub, if one runs.
+    #[doc(alias = "dsl_scan_cancel")]
+    pub(crate) fn cancel_scrub(&self, tx: &Tx) -> Result<()> {
+        let scan = self.core.scan();
+        if scan.running() != Some(Kind::Scrub) {
+            return Ok(());
+        }
+        let errors = scan.phys().map_or(0, |phys| phys.errors.get());
+        let text = format!("errors={errors}");
+        self.core.log_internal("scan cancelled", &text, tx);
+        self.end_scan(false, tx)
+    }
+
     /// Begins a scan, in which all stale devices take part and are brought up to date.
     #[doc(alias = "dsl_scan_setup_sync")]
-    fn begin_scan(&self, kind: Kind, tx: &Tx) -> Result<()> {
+    pub(crate) fn begin_scan(&self, kind: Kind, tx: &Tx) -> Result<()> {
         let stale = self.stale_devices();
         let spans = stale.iter().filter_map(|device| device.leaf().dtl().span());
         let (mut min, mut max) = (u64::MAX, 0);
@@ -313,6 +335,9 @@ impl Inner {
         self.scanning.unrepaired.store(0, Ordering::Relaxed);
         if self.core.scan().running().is_some() {
             self.scanning.has_ended.store(true, Ordering::Release);
+        }
+        if kind == Kind::Resilver {
+            self.clear_rebuilds(tx)?;
         }
         let bytes = self.space.usage().alloc;
         self.core.scan().begin(kind, range, bytes, &self.mos, tx)?;
@@ -345,7 +370,8 @@ impl Inner {
         let text = format!("errors={errors}");
         self.core.log_internal("scan done", &text, tx);
         // Devices missed more writes meanwhile.
-        if is_whole && !self.awaits_restart() && !self.stale_devices().is_empty() {
+        let may_begin = !self.awaits_restart() && !self.rebuilds.is_any_active();
+        if is_whole && may_begin && !self.stale_devices().is_empty() {
             self.begin_scan(Kind::Resilver, tx)?;
             self.groups.kick();
         }
@@ -372,9 +398,15 @@ impl Spa {
             Some(Kind::Resilver) => {
                 return Err(Error::new(ErrorKind::Busy, "currently resilvering"));
             }
+            None if self.is_rebuilding() => {
+                return Err(Error::new(ErrorKind::Busy, "currently resilvering"));
+            }
             None => {}
         }
-        self.in_sync(|inner, tx| inner.begin_scan(Kind::Scrub, tx))
+        self.in_sync(|inner, tx| match inner.rebuilds.is_any_active() {
+            true => Ok(()),
+            false => inner.begin_scan(Kind::Scrub, tx),
+        })
     }
 
     /// Pauses the running scrub.
@@ -394,17 +426,8 @@ impl Spa {
     #[doc(alias = "dsl_scan_cancel")]
     pub fn stop_scrub(&self) -> Result<()> {
         self.check_scrubbing()?;
-        self.in_sync(|inner, tx| {
-            let scan = inner.core.scan();
-            // It may have ended meanwhile.
-            if scan.running() != Some(Kind::Scrub) {
-                return Ok(());
-            }
-            let errors = scan.phys().map_or(0, |phys| phys.errors.get());
-            let text = format!("errors={errors}");
-            inner.core.log_internal("scan cancelled", &text, tx);
-            inner.end_scan(false, tx)
-        })
+        // It may have ended meanwhile.
+        self.in_sync(Inner::cancel_scrub)
     }
 
     fn check_scrubbing(&self) -> Result<()> {
@@ -422,7 +445,8 @@ impl Spa {
     #[doc(alias = "vdev_resilver_needed")]
     pub fn resilver_if_needed(&self) -> Result<()> {
         let inner = &self.inner;
-        if inner.stale_devices().is_empty() || inner.awaits_restart() || inner.waits_for_discard() {
+        let is_due = inner.awaits_restart() || inner.rebuilds.is_any_active();
+        if inner.stale_devices().is_empty() || is_due || inner.waits_for_discard() {
             return Ok(());
         }
         // A paused scrub would delay the devices that take part in it, too.
@@ -431,18 +455,22 @@ impl Spa {
         if is_running && !self.inner.has_newcomers() {
             return Ok(());
         }
-        self.in_sync(|inner, tx| inner.begin_scan(Kind::Resilver, tx))
+        self.in_sync(|inner, tx| match inner.rebuilds.is_any_active() {
+            true => Ok(()),
+            false => inner.begin_scan(Kind::Resilver, tx),
+        })
     }
 
-    /// Waits until no scan runs, or the scan is paused. `see` is called with its state after each
-    /// slice; when it returns false, waiting ends.
+    /// Waits until no scan runs, or the scan is paused, and nothing is rebuilt. `see` is called with the state of the
+    /// scan after each slice; when it returns false, waiting ends.
     ///
     /// # Errors
     /// `Suspended`.
     #[doc(alias = "spa_wait")]
     pub fn wait_scan(&self, see: &mut dyn FnMut(&ScanPhys) -> bool) -> Result<()> {
         let scan = self.inner.core.scan();
-        while scan.running().is_some() && !scan.is_paused() {
+        let is_scanning = || scan.running().is_some() && !scan.is_paused();
+        while is_scanning() || self.is_rebuilding() && !self.is_readonly() {
             if !see(&scan.phys().unwrap_or_default()) {
                 return Ok(());
             }
