@@ -20,7 +20,7 @@ use vdev::{Attach, AutoAshift, NewDevice, VdevKind};
 
 const DISK_BYTES: u64 = 128 << 20;
 const FILLER_BYTES: usize = 4 << 20;
-const CUTS: u64 = 20;
+const CUTS: u64 = 8;
 /// Little in each txg.
 fn slowly() -> Settings {
     let mut settings = pool::settings();
