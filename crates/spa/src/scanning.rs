@@ -16,6 +16,7 @@ use base::{Error, ErrorKind, Result, Txg};
 use dmu::Tx;
 use phys::ScanPhys;
 use phys::blkptr::{BlkPtrPhys, DvaPhys};
+use phys::feature::RESILVER_DEFER;
 use scan::{Kind, Range};
 use vdev::{Vdev, VdevKind};
 
@@ -26,6 +27,9 @@ const IMPORT_WAIT_TXGS: u64 = 5;
 /// `zfs_vdev_async_write_active_min_dirty_percent`: percent of the dirty data limit above which
 /// writers are taken to wait for this txg.
 const DIRTY_PERCENT: u64 = 30;
+
+/// `zfs_resilver_defer_percent`: a resilver that has not come so far begins anew for devices that have come.
+const DEFER_PERCENT: u64 = 10;
 
 /// While writers wait, a slice takes at most 1/`SHARE` of the time since the last one ...
 const SHARE: u64 = 4;
@@ -113,7 +117,7 @@ impl Inner {
         self.drop_absent();
         let may_restart = !self.awaits_restart() && !self.rebuilds.is_any_active();
         if may_restart && self.has_newcomers() {
-            self.begin_scan(Kind::Resilver, tx)?;
+            self.take_newcomers(tx)?;
         }
         let kind = scan.running().expect("a scan runs");
         let mos_root = self.state.lock().uberblock.rootbp;
@@ -154,7 +158,7 @@ impl Inner {
         if self.stale_devices().is_empty() {
             return Ok(());
         }
-        self.begin_scan(Kind::Resilver, tx)
+        self.take_newcomers(tx)
     }
 
     fn slice(&self, kind: Kind, mos_root: BlkPtrPhys, tx: &Tx) -> Result<scan::Outcome> {
@@ -234,11 +238,65 @@ impl Inner {
         devices
     }
 
-    /// Whether there is a stale device that does not take part in the running scan.
+    /// Whether there is a stale device that does not take part in the running scan, and does not wait until that has
+    /// ended either, or waits for one that has hardly begun.
     fn has_newcomers(&self) -> bool {
+        let is_late = self.is_late();
         let max = self.core.scan().phys().map_or(0, |phys| phys.max_txg.get());
-        let takes_part = |device: &Arc<Vdev>| device.config().resilver_txg == max;
-        !self.stale_devices().iter().all(takes_part)
+        let is_settled = |device: &Arc<Vdev>| {
+            let config = device.config();
+            config.resilver_txg == max || is_late && config.resilver_deferred
+        };
+        !self.stale_devices().iter().all(is_settled)
+    }
+
+    /// Whether a resilver runs that devices wait for, rather than that it begins anew for them.
+    #[doc(alias = "zfs_resilver_defer_percent")]
+    fn is_late(&self) -> bool {
+        let scan = self.core.scan();
+        let is_enabled = self.features().count(RESILVER_DEFER).is_some();
+        let phys = scan.phys().unwrap_or_default();
+        let all = phys.to_examine.get().saturating_sub(phys.skipped.get());
+        let is_far = phys.examined.get() >= all / 100 * DEFER_PERCENT;
+        is_enabled && is_far && scan.running() == Some(Kind::Resilver)
+    }
+
+    /// Devices that lack something have come while a scan runs: they wait for the next resilver, or it begins now.
+    #[doc(alias = "vdev_defer_resilver")]
+    pub(crate) fn take_newcomers(&self, tx: &Tx) -> Result<()> {
+        if !self.is_late() {
+            return self.begin_scan(Kind::Resilver, tx);
+        }
+        let max = self.core.scan().phys().map_or(0, |phys| phys.max_txg.get());
+        for device in self.stale_devices() {
+            if device.config().resilver_txg != max {
+                device.update(|config| config.resilver_deferred = true);
+            }
+        }
+        self.tree_changed();
+        let features = self.features();
+        if features.count(RESILVER_DEFER) == Some(0) {
+            features.adjust(RESILVER_DEFER, 1, tx)?;
+        }
+        Ok(())
+    }
+
+    /// No device waits for a resilver any more. Whether any has.
+    #[doc(alias = "vdev_clear_resilver_deferred")]
+    fn end_deferring(&self, tx: &Tx) -> Result<bool> {
+        let mut is_any = false;
+        for device in self.tree.devices() {
+            is_any |= device.update(|config| std::mem::take(&mut config.resilver_deferred));
+        }
+        let features = self.features();
+        if features.count(RESILVER_DEFER).is_some_and(|count| count > 0) {
+            features.adjust(RESILVER_DEFER, -1, tx)?;
+            is_any = true;
+        }
+        if is_any {
+            self.tree_changed();
+        }
+        Ok(is_any)
     }
 
     /// Whether all that stale devices lack may be what only the checkpoint refers to: a resilver has ended.
@@ -305,6 +363,7 @@ impl Inner {
     /// Begins a scan, in which all stale devices take part and are brought up to date.
     #[doc(alias = "dsl_scan_setup_sync")]
     pub(crate) fn begin_scan(&self, kind: Kind, tx: &Tx) -> Result<()> {
+        self.end_deferring(tx)?;
         let stale = self.stale_devices();
         let spans = stale.iter().filter_map(|device| device.leaf().dtl().span());
         let (mut min, mut max) = (u64::MAX, 0);
@@ -369,9 +428,14 @@ impl Inner {
         self.end_scan(true, tx)?;
         let text = format!("errors={errors}");
         self.core.log_internal("scan done", &text, tx);
-        // Devices missed more writes meanwhile.
+        let has_waited = self.end_deferring(tx)?;
+        if has_waited {
+            self.core
+                .log_internal("starting deferred resilver", &text, tx);
+        }
+        // Devices missed more writes meanwhile, or wait.
         let may_begin = !self.awaits_restart() && !self.rebuilds.is_any_active();
-        if is_whole && may_begin && !self.stale_devices().is_empty() {
+        if (is_whole || has_waited) && may_begin && !self.stale_devices().is_empty() {
             self.begin_scan(Kind::Resilver, tx)?;
             self.groups.kick();
         }
@@ -457,7 +521,26 @@ impl Spa {
         }
         self.in_sync(|inner, tx| match inner.rebuilds.is_any_active() {
             true => Ok(()),
-            false => inner.begin_scan(Kind::Resilver, tx),
+            false => inner.take_newcomers(tx),
+        })
+    }
+
+    /// Begins the running resilver anew, with the devices that wait for the next one.
+    ///
+    /// # Errors
+    /// `Unsupported` without the feature; `ReadOnly`, `Suspended`.
+    #[doc(alias = "spa_scan")]
+    pub fn restart_resilver(&self) -> Result<()> {
+        if self.inner.features().count(RESILVER_DEFER).is_none() {
+            let text = "this action requires the resilver_defer feature";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        self.in_sync(|inner, tx| {
+            let waits = |device: &Arc<Vdev>| device.config().resilver_deferred;
+            match inner.stale_devices().iter().any(waits) {
+                true => inner.begin_scan(Kind::Resilver, tx),
+                false => Ok(()),
+            }
         })
     }
 
