@@ -289,7 +289,10 @@ impl Inner {
             is_any |= device.update(|config| std::mem::take(&mut config.resilver_deferred));
         }
         let features = self.features();
-        if features.count(RESILVER_DEFER).is_some_and(|count| count > 0) {
+        if features
+            .count(RESILVER_DEFER)
+            .is_some_and(|count| count > 0)
+        {
             features.adjust(RESILVER_DEFER, -1, tx)?;
             is_any = true;
         }

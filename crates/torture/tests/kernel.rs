@@ -336,7 +336,7 @@ zpool status tank | grep -q "resilvered (mirror-0) [1-9].* with 0 errors"
 zpool status tank | grep -q "scrub repaired 0B in .* with 0 errors"
 zpool history -i tank | grep -q "rebuild vdev_id=0 vdev_guid=.* complete"
 echo 1 >/sys/module/zfs/parameters/zfs_scan_suspend_progress
-zpool attach -s tank /dev/vdb /dev/vdc
+zpool attach -s tank /dev/vdb /host/disk2
 for i in $(seq 50); do echo $i >/mnt/tank/a/late$i; done
 zpool sync tank
 zpool status tank
@@ -350,7 +350,7 @@ fn a_rebuild_goes_on_under_the_kernel_and_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     let host = tempfile::tempdir().unwrap();
     let mut dice = Dice::new(seed(79));
-    let (paths, disks) = images(folder.path(), 3);
+    let (mut paths, disks) = images(folder.path(), 2);
     let mut settings = pool::settings();
     (settings.scan.blocks_max, settings.rebuild_max_bytes) = (1, 256 << 10);
     let root = init(NewFilesystem::default(), true);
@@ -373,10 +373,16 @@ fn a_rebuild_goes_on_under_the_kernel_and_comes_back() {
     }
     assert!(spa.is_rebuilding());
     spa.export().unwrap();
-    drop((spa, disks));
+    drop((spa, disks, device));
     Zdb::verify(folder.path(), "tank").assert_clean();
+    // The guest cannot label a whole disk: there, the third one is a file.
+    let (third, _) = images(host.path(), 3);
     let names: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-    guest.run(REBUILD_GUEST, host.path(), &names).assert_success();
+    guest
+        .run(REBUILD_GUEST, host.path(), &names)
+        .assert_success();
+    paths.push(folder.path().join("disk2"));
+    std::fs::rename(&third[2], &paths[2]).unwrap();
     let (_, disks) = images(folder.path(), 3);
     let spa = pool::open(&disks, false).unwrap();
     assert!(spa.is_rebuilding(), "{:?}", spa.rebuilds());
