@@ -384,8 +384,10 @@ fn a_rebuild_goes_on_under_the_kernel_and_comes_back() {
     paths.push(folder.path().join("disk2"));
     std::fs::rename(&third[2], &paths[2]).unwrap();
     let (_, disks) = images(folder.path(), 3);
-    let spa = pool::open(&disks, false).unwrap();
+    let spa = pool::open(&disks, true).unwrap();
     assert!(spa.is_rebuilding(), "{:?}", spa.rebuilds());
+    drop(spa);
+    let spa = pool::open(&disks, false).unwrap();
     spa.wait_scan(&mut |_| true).unwrap();
     let rebuild = spa.rebuilds()[0].phys;
     assert!(rebuild.bytes_rebuilt.get() > 0 && rebuild.errors.get() == 0);

@@ -402,6 +402,24 @@ fn sequential_resilvers_tell_how_far_they_are() {
     assert!(got.contains(&expected), "{got}");
     assert!(got.contains("  scan: scrub repaired"), "{got}");
     assert!(got.contains("  (resilvering)\n"), "{got}");
+    let said = status_json(&[pool.clone()], &request(), JsonStyle::default());
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let name = pool.name.clone();
+    let stats = &said["pools"][name]["scan_stats"]["rebuild_stats"]["mirror-0"];
+    let expected = [
+        ("vdev_type", "mirror"),
+        ("state", "ACTIVE"),
+        ("scan_time", "3s"),
+        ("scanned", "30M"),
+        ("rebuilt", "28M"),
+        ("to_scan", "120M"),
+        ("errors", "0"),
+        ("pass_time", "999ms"),
+        ("pass_skipped", "0B"),
+    ];
+    for (key, value) in expected {
+        assert_eq!(stats[key], value, "{key}: {stats}");
+    }
     pool.rebuilds[0].state = ScanState::Finished;
     pool.rebuilds[0].end_secs = start + 3;
     pool.root.children[0].children[1].rebuilt_bytes = 0;
