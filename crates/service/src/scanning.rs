@@ -62,13 +62,14 @@ impl Session {
 
 impl OpenPool {
     /// Scrubs the pool. A resilver that a device needs goes first, and ends a running scrub; an interrupted
-    /// scrub is resumed. `is_thorough`: decompresses each block as well.
+    /// scrub is resumed. `is_thorough`: decompresses each block as well. `since_last`: leaves out what was there when
+    /// the last one began.
     ///
     /// # Errors
     /// `ReadOnly`, `Suspended`; `Io` if resilvers end it again and again.
-    pub fn scrub(&self, is_thorough: bool) -> Outcome<Scrubbed> {
+    pub fn scrub(&self, is_thorough: bool, since_last: bool) -> Outcome<Scrubbed> {
         let name = self.name();
-        self.scrub_to_the_end()
+        self.scrub_to_the_end(since_last)
             .map_err(Failure::of(Attempt::Scrub, &name))?;
         let scan = self.scan().unwrap_or_default();
         let mut scrubbed = Scrubbed {
@@ -94,7 +95,7 @@ impl OpenPool {
         Ok(scrubbed)
     }
 
-    fn scrub_to_the_end(&self) -> Result<()> {
+    fn scrub_to_the_end(&self, since_last: bool) -> Result<()> {
         for _ in 0..SCRUBS_MAX {
             if self.is_rebuilding() {
                 self.wait_for(&[Activity::Resilver], None)?;
@@ -102,7 +103,10 @@ impl OpenPool {
                 self.wait_for_scan()?;
             }
             if self.scan_running().is_none() || self.is_scan_paused() {
-                Spa::scrub(self)?;
+                match since_last {
+                    true => self.scrub_since_last()?,
+                    false => Spa::scrub(self)?,
+                }
             }
             self.wait_for_scan()?;
             let scan = self.scan();

@@ -17,8 +17,10 @@ use dmu::Tx;
 use phys::ScanPhys;
 use phys::blkptr::{BlkPtrPhys, DvaPhys};
 use phys::feature::RESILVER_DEFER;
+use phys::pool_names::LAST_SCRUBBED_TXG;
 use scan::{Kind, Range};
 use vdev::{Vdev, VdevKind};
+use zap::directory;
 
 use crate::spa::{Inner, Spa};
 
@@ -366,6 +368,11 @@ impl Inner {
     /// Begins a scan, in which all stale devices take part and are brought up to date.
     #[doc(alias = "dsl_scan_setup_sync")]
     pub(crate) fn begin_scan(&self, kind: Kind, tx: &Tx) -> Result<()> {
+        self.begin_scan_since(kind, Txg(0), tx)
+    }
+
+    /// As [`begin_scan`](Self::begin_scan), of blocks that were born after a txg, unless devices lack older ones.
+    fn begin_scan_since(&self, kind: Kind, since: Txg, tx: &Tx) -> Result<()> {
         self.end_deferring(tx)?;
         let stale = self.stale_devices();
         let spans = stale.iter().filter_map(|device| device.leaf().dtl().span());
@@ -383,7 +390,7 @@ impl Inner {
                 max: Txg(max),
             },
             Kind::Scrub => Range {
-                min: Txg(0),
+                min: Txg(min.min(since.0)),
                 max: Txg(max.max(tx.txg().0)),
             },
         };
@@ -453,6 +460,19 @@ impl Spa {
     /// `Busy` when a scan runs, `ReadOnly`, `Suspended`.
     #[doc(alias = "spa_scan")]
     pub fn scrub(&self) -> Result<()> {
+        self.start_scrub(false)
+    }
+
+    /// As [`scrub`](Spa::scrub), but a scrub that begins leaves out what was there when the last complete one began.
+    ///
+    /// # Errors
+    /// As [`scrub`](Spa::scrub).
+    #[doc(alias = "POOL_SCRUB_FROM_LAST_TXG")]
+    pub fn scrub_since_last(&self) -> Result<()> {
+        self.start_scrub(true)
+    }
+
+    fn start_scrub(&self, since_last: bool) -> Result<()> {
         let scan = self.inner.core.scan();
         match scan.running() {
             Some(Kind::Scrub) if scan.is_paused() => {
@@ -470,9 +490,15 @@ impl Spa {
             }
             None => {}
         }
-        self.in_sync(|inner, tx| match inner.rebuilds.is_any_active() {
-            true => Ok(()),
-            false => inner.begin_scan(Kind::Scrub, tx),
+        self.in_sync(move |inner, tx| {
+            if inner.rebuilds.is_any_active() {
+                return Ok(());
+            }
+            let last = directory::find(&inner.mos, LAST_SCRUBBED_TXG)?;
+            // The blocks of the txg in which it began may be younger.
+            let last = last.map_or(0, |txg| txg.0.saturating_sub(1));
+            let since = if since_last { last } else { 0 };
+            inner.begin_scan_since(Kind::Scrub, Txg(since), tx)
         })
     }
 

@@ -200,6 +200,52 @@ fn sim_a_device_that_comes_late_waits_for_the_next_resilver() {
 }
 
 #[test]
+fn sim_a_scrub_since_the_last_one_leaves_out_what_that_has_seen() {
+    rt::simulate(12, || {
+        let (mut dice, mut world) = (Dice::new(12), World::default());
+        let disks = disks(2);
+        let spa = new_pool(&providers(&disks), pool::settings());
+        steps(&spa, &mut world, &mut dice, 120);
+        // There was none yet: all is seen.
+        spa.scrub_since_last().unwrap();
+        finish(&spa);
+        let of_all = spa.scan().unwrap();
+        assert_eq!(of_all.min_txg.get(), 0);
+        steps(&spa, &mut world, &mut dice, 10);
+        spa.scrub_since_last().unwrap();
+        finish(&spa);
+        let of_some = spa.scan().unwrap();
+        assert_eq!(of_some.min_txg.get(), of_all.max_txg.get() - 1);
+        assert!(of_some.examined.get() > 0);
+        assert!(of_some.examined.get() < of_all.examined.get() / 2);
+        // What one side lost of what is older is not noticed, and what it lost of the rest is.
+        spa.sync().unwrap();
+        scribble(&*disks[1]);
+        steps(&spa, &mut world, &mut dice, 10);
+        spa.scrub_since_last().unwrap();
+        finish(&spa);
+        let repaired = spa.scan().unwrap().processed.get();
+        spa.scrub().unwrap();
+        finish(&spa);
+        let scan = spa.scan().unwrap();
+        assert_eq!((scan.errors.get(), scan.min_txg.get()), (0, 0));
+        assert!(scan.processed.get() > repaired);
+        // A device that lacks older blocks gets them all the same.
+        let device = spa.parts().tree().devices()[1].clone();
+        let early = of_all.max_txg.get() / 2;
+        device.leaf().dirty_dtl(early..early + 1);
+        spa.scrub_since_last().unwrap();
+        assert!(spa.scan().unwrap().min_txg.get() < early);
+        finish(&spa);
+        assert!(!device.leaf().has_dtl());
+        world.compare(spa.dsl()).unwrap();
+        spa.export().unwrap();
+        drop(spa);
+        assert_has_everything(disks[1].clone(), &world);
+    });
+}
+
+#[test]
 fn sim_a_scrub_waits_goes_on_and_is_stopped() {
     rt::simulate(7, || {
         let mut dice = Dice::new(7);

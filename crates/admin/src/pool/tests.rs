@@ -396,8 +396,8 @@ fn sequential_resilvers_tell_how_far_they_are() {
     let when = |secs| date_time(secs, Zone::UTC);
     let since = when(start);
     let expected = format!(
-        "  scan: resilver (mirror-0) in progress since {since}\n\t30M / 120M scanned at 30M/s, 30M / 120M issued at \
-         30M/s\n\t28M resilvered, 25.00% done, 00:00:03 to go\n"
+        "  scan: resilver (mirror-0) in progress since {since}\n\t30M / 120M scanned at 30.0M/s, 30M / 120M issued at \
+         30.0M/s\n\t28M resilvered, 25.00% done, 00:00:03 to go\n"
     );
     assert!(got.contains(&expected), "{got}");
     assert!(got.contains("  scan: scrub repaired"), "{got}");

@@ -15,11 +15,10 @@ use admin::number::{duration, nice_bytes};
 use service::{Scrubbed, Session};
 
 use super::list::{pool_names, repeated_code};
-use super::{Fail, Outcome, refuse_options};
+use super::{Fail, Outcome};
 
 /// `zpool scrub`.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
-    refuse_options(args, "scrub", "C")?;
     if args.operands.is_empty() {
         return Err(Fail::Usage("missing pool name argument".into()));
     }
@@ -41,7 +40,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
 /// The requested operation.
 #[derive(Clone, Copy)]
 enum Wanted {
-    Scrub { is_thorough: bool },
+    Scrub { is_thorough: bool, since_last: bool },
     Errors,
     Stop,
     Pause,
@@ -49,7 +48,15 @@ enum Wanted {
 
 impl Wanted {
     fn of(args: &Parsed) -> Result<Wanted, Fail> {
-        let exclusive = [('s', "p"), ('s', "e"), ('p', "e"), ('e', "t")];
+        let exclusive = [
+            ('s', "p"),
+            ('s', "e"),
+            ('p', "e"),
+            ('e', "C"),
+            ('e', "t"),
+            ('p', "C"),
+            ('s', "C"),
+        ];
         for (one, other) in exclusive {
             if args.has(one) && other.chars().all(|other| args.has(other)) {
                 return Err(Fail::Usage(format!(
@@ -63,6 +70,7 @@ impl Wanted {
             () if args.has('e') => Wanted::Errors,
             () => Wanted::Scrub {
                 is_thorough: args.has('t'),
+                since_last: args.has('C'),
             },
         })
     }
@@ -83,13 +91,16 @@ fn scrub(session: &Session, name: &str, wanted: Wanted) -> Outcome<u8> {
             None => return Ok(0),
             scrubbed => scrubbed,
         },
-        Wanted::Scrub { is_thorough } => {
+        Wanted::Scrub {
+            is_thorough,
+            since_last,
+        } => {
             if pool.checkpoint()?.is_some() {
                 println!(
                     "warning: will not scrub state that belongs to the checkpoint of pool '{name}'"
                 );
             }
-            Some(pool.scrub(is_thorough)?)
+            Some(pool.scrub(is_thorough, since_last)?)
         }
     };
     if let Some(scrubbed) = &scrubbed {
