@@ -79,6 +79,9 @@ fn finish(spa: &Spa) -> base::Result<()> {
     spa.wait_scan(&mut |_| true)
 }
 
+/// What is done to a pool, with these disks.
+type Act = fn(&Spa, &[Arc<dyn Provider>]) -> base::Result<()>;
+
 /// A pool, what is done to it, and which of its disks can be lost when that has ended.
 struct Case {
     layout: Layout,
@@ -86,7 +89,7 @@ struct Case {
     disks: usize,
     /// This one is offline from the beginning.
     offline: Option<usize>,
-    act: fn(&Spa, &[Arc<dyn Provider>]) -> base::Result<()>,
+    act: Act,
     lost: &'static [&'static [usize]],
 }
 

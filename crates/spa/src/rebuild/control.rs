@@ -235,8 +235,8 @@ impl Spa {
         self.inner.rebuilds.is_any_active()
     }
 
-    /// Waits until nothing is rebuilt. `see` is called with the bytes that were passed, and all, after each txg; when it
-    /// returns false, waiting ends.
+    /// Waits until nothing is rebuilt. `see` is called with the bytes that were passed, and all, after each txg; when
+    /// it returns false, waiting ends.
     ///
     /// # Errors
     /// `Suspended`.

@@ -4,13 +4,13 @@
 //! # What it is
 //! A rebuild goes on in each txg, a slice at a time, as a scan does: the metaslabs of the vdev are taken one after the
 //! other, and what is occupied there is copied to the devices that take part ([`vdev::VdevTree::rebuild`]). When all
-//! was copied, nothing is missing there that was written before the rebuild began, and a scrub begins, which looks at the
-//! checksums. A device that joins makes it begin anew.
+//! was copied, nothing is missing there that was written before the rebuild began, and a scrub begins, which looks at
+//! the checksums. A device that joins makes it begin anew.
 //!
 //! # On disk
 //! The ZAP of the top-level vdev has a [`RebuildPhys`]: the state, and up to which offset that is done. The config of a
-//! device that takes part says so (`rebuild_txg`). A rebuild goes on in the process that opens the pool next, also where
-//! OpenZFS has left it, or the other way round.
+//! device that takes part says so (`rebuild_txg`). A rebuild goes on in the process that opens the pool next, also
+//! where OpenZFS has left it, or the other way round.
 //!
 //! # Invariants
 //! 1. A device's DTL is cleared only if it has taken part in the whole rebuild, without any error, and has missed
