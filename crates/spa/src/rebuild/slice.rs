@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use base::{Error, ObjectId, Result, VdevId};
+use base::{ObjectId, Result, VdevId};
 use dmu::Tx;
 use metaslab::RangeTree;
 use scan::Kind;
@@ -170,10 +170,8 @@ impl Job {
                 let metaslab = rebuild.metaslab;
                 let from = rebuild.phys.last_offset.get();
                 let occupied = inner.space.with_occupied(self.vdev, metaslab, |all| all)?;
-                let occupied: RangeTree = occupied.ok_or_else(|| {
-                    let what = format!("{} has no metaslab {metaslab}", self.vdev);
-                    Error::corrupt(what)
-                })?;
+                // Nothing can be allocated in one that is not there yet.
+                let occupied: RangeTree = occupied.unwrap_or_default();
                 let left = occupied.iter().map(|(start, size)| start..start + size);
                 let left = left.filter(|range| range.end > from);
                 let cut = |range: Range<u64>| range.start.max(from)..range.end;
