@@ -225,14 +225,14 @@ impl Recording {
     fn find(&self, spa: &Spa, n: u64) -> Result<&World, String> {
         let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
         let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.dsl());
-        let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
-        let Some(at) = outcomes.iter().position(Result::is_ok) else {
-            return Err(format!(
-                "no state since step {synced} is there: {outcomes:#?}"
-            ));
-        };
-        Ok(&self.worlds[synced + at].0)
+        let mut wrong = Vec::new();
+        for (world, _) in &self.worlds[synced..] {
+            match world.compare(spa.dsl()) {
+                Ok(()) => return Ok(world),
+                Err(error) => wrong.push(error),
+            }
+        }
+        Err(format!("no state since step {synced} is there: {wrong:#?}"))
     }
 
     /// Cuts the power after the n-th command, opens what is left, and lets the rebuild go on, if it was begun. In the
