@@ -172,6 +172,8 @@ pub struct VdevStatus {
     pub direct_errors: u64,
     /// vs_scan_processed: bytes that the scan wrote to it
     pub scanned_bytes: u64,
+    /// vs_rebuild_processed: bytes that a sequential resilver that goes on wrote to it
+    pub rebuilt_bytes: u64,
     /// vs_resilver_deferred
     pub is_resilver_deferred: bool,
     /// vs_scan_removing
@@ -441,6 +443,40 @@ pub struct RemovalStatus {
     pub mapping_bytes: u64,
 }
 
+/// The sequential resilver of a top-level vdev. Times are in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "vdev_rebuild_stat_t")]
+pub struct RebuildStatus {
+    /// The top-level vdev.
+    pub vdev: u64,
+    /// vrs_state: going on, cancelled or complete
+    pub state: ScanState,
+    /// vrs_start_time
+    pub start_secs: u64,
+    /// vrs_end_time
+    pub end_secs: u64,
+    /// vrs_scan_time_ms
+    pub took_ms: u64,
+    /// vrs_bytes_scanned
+    pub scanned_bytes: u64,
+    /// vrs_bytes_issued
+    pub issued_bytes: u64,
+    /// vrs_bytes_rebuilt
+    pub rebuilt_bytes: u64,
+    /// vrs_bytes_est
+    pub total_bytes: u64,
+    /// vrs_errors
+    pub errors: u64,
+    /// vrs_pass_time_ms
+    pub pass_ms: u64,
+    /// vrs_pass_bytes_scanned
+    pub pass_scanned_bytes: u64,
+    /// vrs_pass_bytes_issued
+    pub pass_issued_bytes: u64,
+    /// vrs_pass_bytes_skipped
+    pub pass_skipped_bytes: u64,
+}
+
 /// `pool_raidz_expand_stat_t`. Times are seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpandStatus {
@@ -500,6 +536,8 @@ pub struct PoolStatus {
     pub is_foreign: bool,
     /// The last scan.
     pub scan: Option<ScanStatus>,
+    /// Sequential resilvers that go on, or the last ones.
+    pub rebuilds: Vec<RebuildStatus>,
     /// The last removal.
     pub removal: Option<RemovalStatus>,
     /// The expansion of a RAID-Z that goes on, or was the last one.

@@ -78,6 +78,10 @@ pub const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
 pub const FAST_DEDUP: &str = "com.klarasystems:fast_dedup";
 /// RAID-Z that was expanded: blocks that are narrower than their vdev.
 pub const RAIDZ_EXPANSION: &str = "org.openzfs:raidz_expansion";
+/// Devices that wait for the next resilver while one runs.
+pub const RESILVER_DEFER: &str = "com.datto:resilver_defer";
+/// Sequential resilvers that are not done.
+pub const DEVICE_REBUILD: &str = "org.openzfs:device_rebuild";
 /// Removed top-level vdevs, and mappings to where their blocks are now.
 pub const DEVICE_REMOVAL: &str = "com.delphix:device_removal";
 /// The parts of a removed vdev that are no longer referenced.
@@ -202,7 +206,7 @@ pub const FEATURES: &[Feature] = &[
         "Space maps representing large segments are more efficient."),
     feature(ALLOCATION_CLASSES, "allocation_classes", RO, &[], Support::Kept,
         "Support for separate allocation classes."),
-    feature("com.datto:resilver_defer", "resilver_defer", RO, &[], Support::None,
+    feature(RESILVER_DEFER, "resilver_defer", RO, &[], Support::Kept,
         "Support for deferring new resilvers when one is already running."),
     feature(BOOKMARK_V2, "bookmark_v2", 0, &["extensible_dataset", "bookmarks"],
         Support::Read, "Support for larger bookmarks"),
@@ -219,7 +223,7 @@ pub const FEATURES: &[Feature] = &[
         "Log metaslab changes on a single spacemap and flush them periodically."),
     feature(LIVELIST, "livelist", RO, EXTENSIBLE, Support::Kept,
         "Improved clone deletion performance."),
-    feature("org.openzfs:device_rebuild", "device_rebuild", RO, &[], Support::None,
+    feature(DEVICE_REBUILD, "device_rebuild", RO, &[], Support::Kept,
         "Support for sequential mirror/dRAID device rebuilds"),
     feature(ZSTD_COMPRESS, "zstd_compress", DS, EXTENSIBLE, Support::Kept,
         "zstd compression algorithm support."),

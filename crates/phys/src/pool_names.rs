@@ -86,6 +86,8 @@ pub const VDEV_TOP_ZAP_RAIDZ_EXPAND_START_TIME: &str = "org.openzfs:raidz_expand
 pub const VDEV_TOP_ZAP_RAIDZ_EXPAND_END_TIME: &str = "org.openzfs:raidz_expand_end_time";
 /// `VDEV_TOP_ZAP_RAIDZ_EXPAND_BYTES_COPIED`
 pub const VDEV_TOP_ZAP_RAIDZ_EXPAND_BYTES_COPIED: &str = "org.openzfs:raidz_expand_bytes_copied";
+/// `VDEV_TOP_ZAP_VDEV_REBUILD_PHYS`: [`RebuildPhys`](crate::scan::RebuildPhys)
+pub const VDEV_TOP_ZAP_VDEV_REBUILD_PHYS: &str = "org.openzfs:vdev_rebuild";
 
 /// `DD_FIELD_FILESYSTEM_COUNT`: directories below this one
 pub const DD_FIELD_FILESYSTEM_COUNT: &str = "com.joyent:filesystem_count";

@@ -1,8 +1,8 @@
-//! The state of a scrub or resilver, bookmarks of blocks, history, and device removal.
+//! The state of a scrub, a resilver or a sequential resilver, bookmarks of blocks, history, and device removal.
 //!
 //! # Source
 //! OpenZFS include/sys/dsl_scan.h, zio.h (`zbookmark_phys_t`), ddt.h (`ddt_bookmark_t`),
-//! spa_impl.h, vdev_indirect_mapping.h, vdev_indirect_births.h @be7657e3.
+//! spa_impl.h, vdev_rebuild.h, vdev_indirect_mapping.h, vdev_indirect_births.h @be7657e3.
 
 use base::SPA_MINBLOCKSHIFT;
 
@@ -90,6 +90,36 @@ phys_struct! {
         152 bookmark: BookmarkPhys,
         /// scn_flags: `DSF_*`
         184 flags: U64,
+    }
+
+    /// `vdev_rebuild_phys_t`: entry "org.openzfs:vdev_rebuild" of the ZAP of a top-level vdev, an array of 64-bit
+    /// integers.
+    #[doc(alias = "vdev_rebuild_phys_t")]
+    pub struct RebuildPhys: 96 {
+        /// vrp_rebuild_state: `VDEV_REBUILD_*`
+        0 state: U64,
+        /// vrp_last_offset: everything before it was rebuilt
+        8 last_offset: U64,
+        /// vrp_min_txg: blocks born later ...
+        16 min_txg: U64,
+        /// vrp_max_txg: ... and before this are missing
+        24 max_txg: U64,
+        /// vrp_start_time: seconds
+        32 start_time: U64,
+        /// vrp_end_time: seconds
+        40 end_time: U64,
+        /// vrp_scan_time_ms: how long it has run
+        48 scan_time_ms: U64,
+        /// vrp_bytes_scanned: allocated bytes that were passed
+        56 bytes_scanned: U64,
+        /// vrp_bytes_issued: bytes that were read
+        64 bytes_issued: U64,
+        /// vrp_bytes_rebuilt: bytes that were written
+        72 bytes_rebuilt: U64,
+        /// vrp_bytes_est: allocated bytes to be passed
+        80 bytes_est: U64,
+        /// vrp_errors
+        88 errors: U64,
     }
 
     /// `spa_history_phys_t`: bonus of the history object.
@@ -209,6 +239,12 @@ pub const DSS_SCANNING: u64 = 1;
 pub const DSS_FINISHED: u64 = 2;
 /// `DSS_CANCELED`.
 pub const DSS_CANCELED: u64 = 3;
+/// `VDEV_REBUILD_ACTIVE`.
+pub const VDEV_REBUILD_ACTIVE: u64 = 1;
+/// `VDEV_REBUILD_CANCELED`.
+pub const VDEV_REBUILD_CANCELED: u64 = 2;
+/// `VDEV_REBUILD_COMPLETE`.
+pub const VDEV_REBUILD_COMPLETE: u64 = 3;
 /// `DSF_VISIT_DS_AGAIN`.
 pub const DSF_VISIT_DS_AGAIN: u64 = 1 << 0;
 /// `DSF_SCRUB_PAUSED`.

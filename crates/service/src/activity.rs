@@ -6,7 +6,7 @@
 
 use base::Result;
 use scan::Kind;
-use spa::SweepKind;
+use spa::{RebuildState, SweepKind};
 use vdev::VdevKind;
 
 use crate::open::OpenPool;
@@ -77,8 +77,8 @@ impl OpenPool {
         Ok(match activity {
             Activity::Free => freeing(self)?,
             Activity::Scrub => self.scan_left(Kind::Scrub),
-            Activity::Resilver => self.scan_left(Kind::Resilver),
-            Activity::Replace if self.is_replacing() => self.scan_left(Kind::Resilver),
+            Activity::Resilver => self.resilver_left(),
+            Activity::Replace if self.is_replacing() => self.resilver_left(),
             Activity::Remove if self.is_removing() => self.removal().map_or(0, |progress| {
                 let phys = progress.phys;
                 phys.to_copy.get().saturating_sub(phys.copied.get())
@@ -172,6 +172,13 @@ impl OpenPool {
             }
             _ => return Ok(false),
         };
+        if kind == Kind::Resilver && self.is_rebuilding() && !self.is_readonly() {
+            self.wait_rebuild(&mut |done, all| {
+                see(done, all);
+                true
+            })?;
+            return Ok(true);
+        }
         if self.scan_running() != Some(kind) || self.is_scan_paused() {
             return Ok(false);
         }
@@ -201,6 +208,19 @@ impl OpenPool {
                 || matches!(kind, VdevKind::DraidSpare(_));
         });
         is_any
+    }
+
+    #[doc(alias = "vdev_activity_top_remaining")]
+    fn resilver_left(&self) -> u64 {
+        let rebuilds = self.rebuilds();
+        let active = rebuilds
+            .iter()
+            .filter(|each| each.state == RebuildState::Active);
+        let left = active.map(|each| {
+            let done = each.phys.bytes_rebuilt.get();
+            each.phys.bytes_est.get().saturating_sub(done)
+        });
+        left.sum::<u64>() + self.scan_left(Kind::Resilver)
     }
 
     fn scan_left(&self, kind: Kind) -> u64 {

@@ -16,6 +16,7 @@ use geom::{Namespace, Provider};
 use machine::Holder;
 use phys::PropValue;
 use phys::label::LABEL_SIZE;
+use spa::Resilver;
 use vdev::{Attach, Vdev, VdevState};
 
 use crate::create::PoolDevice;
@@ -42,7 +43,12 @@ impl OpenPool {
                 kind,
             };
             if self
-                .attach(device.guid(), &new, Attach::Replacement, 0)
+                .attach(
+                    device.guid(),
+                    &new,
+                    (Attach::Replacement, Resilver::Healing),
+                    0,
+                )
                 .is_ok()
             {
                 let pool = self.name();

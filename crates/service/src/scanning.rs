@@ -17,6 +17,7 @@ use scan::Kind;
 use spa::Spa;
 use zio::Bookmark;
 
+use crate::activity::Activity;
 use crate::error_log::objects_of;
 use crate::failure::{Attempt, Failure, Outcome, Reason};
 use crate::held::Access;
@@ -61,13 +62,14 @@ impl Session {
 
 impl OpenPool {
     /// Scrubs the pool. A resilver that a device needs goes first, and ends a running scrub; an interrupted
-    /// scrub is resumed. `is_thorough`: decompresses each block as well.
+    /// scrub is resumed. `is_thorough`: decompresses each block as well. `since_last`: leaves out what was there when
+    /// the last one began.
     ///
     /// # Errors
     /// `ReadOnly`, `Suspended`; `Io` if resilvers end it again and again.
-    pub fn scrub(&self, is_thorough: bool) -> Outcome<Scrubbed> {
+    pub fn scrub(&self, is_thorough: bool, since_last: bool) -> Outcome<Scrubbed> {
         let name = self.name();
-        self.scrub_to_the_end()
+        self.scrub_to_the_end(since_last)
             .map_err(Failure::of(Attempt::Scrub, &name))?;
         let scan = self.scan().unwrap_or_default();
         let mut scrubbed = Scrubbed {
@@ -93,12 +95,14 @@ impl OpenPool {
         Ok(scrubbed)
     }
 
-    /// Begins a scrub, or goes on with one that is paused, in a pool that stays open.
+    /// Begins a scrub, or goes on with one that is paused, in a pool that stays open. `since_last`: as for
+    /// [`scrub`](OpenPool::scrub).
     ///
     /// # Errors
     /// `Busy` if a scan runs; `ReadOnly`, `Suspended`.
-    pub fn begin_scrub(&self) -> Outcome<()> {
+    pub fn begin_scrub(&self, since_last: bool) -> Outcome<()> {
         let begun = match self.scan_running() {
+            _ if self.is_rebuilding() => Err("currently resilvering"),
             Some(Kind::Resilver) => Err("currently resilvering"),
             Some(Kind::Scrub) if !self.is_scan_paused() => {
                 Err("currently scrubbing; use 'zpool scrub -s' to cancel scrub")
@@ -106,17 +110,25 @@ impl OpenPool {
             _ => Ok(()),
         };
         let begun = begun.map_err(|why| Error::new(ErrorKind::Busy, why));
-        let begun = begun.and_then(|()| Spa::scrub(self));
+        let begun = begun.and_then(|()| match since_last {
+            true => self.scrub_since_last(),
+            false => Spa::scrub(self),
+        });
         begun.map_err(Failure::of(Attempt::Scrub, &self.name()))
     }
 
-    fn scrub_to_the_end(&self) -> Result<()> {
+    fn scrub_to_the_end(&self, since_last: bool) -> Result<()> {
         for _ in 0..SCRUBS_MAX {
-            if self.scan_running() == Some(Kind::Resilver) {
+            if self.is_rebuilding() {
+                self.wait_for(&[Activity::Resilver], None)?;
+            } else if self.scan_running() == Some(Kind::Resilver) {
                 self.wait_for_scan()?;
             }
             if self.scan_running().is_none() || self.is_scan_paused() {
-                Spa::scrub(self)?;
+                match since_last {
+                    true => self.scrub_since_last()?,
+                    false => Spa::scrub(self)?,
+                }
             }
             self.wait_for_scan()?;
             let scan = self.scan();
@@ -229,6 +241,13 @@ impl Pools {
     /// # Errors
     /// `ReadOnly`, `Suspended`.
     pub(crate) fn catch_up(&self, spa: &Spa) -> Result<()> {
+        if spa.is_rebuilding() {
+            let show = self.observer().progress();
+            spa.wait_rebuild(&mut |done, all| {
+                show(done, all);
+                true
+            })?;
+        }
         spa.resilver_if_needed()?;
         if spa.scan_running() == Some(Kind::Resilver) {
             self.wait_scan(spa)?;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use admin::dedup::{DedupRow, DedupStatus};
 use admin::listing::{Item, Prop};
 use admin::pool::{
-    CheckpointStatus, ExpandStatus, PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux,
-    VdevKind, VdevState, VdevStatus,
+    CheckpointStatus, ExpandStatus, PoolStatus, RebuildStatus, ScanFunction, ScanState, ScanStatus,
+    VdevAux, VdevKind, VdevState, VdevStatus,
 };
 use base::{Error, ErrorKind, Guid, Result, Txg, VdevId};
 use geom::disk::OpenMode;
@@ -20,7 +20,10 @@ use phys::feature::{FEATURES, Support};
 use phys::pool_names::{L2CACHE, SPARES};
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, POOL_SCAN_RESILVER};
 use scan::Kind;
-use spa::{Deduped, ExpansionProgress, FeatureState, Obstacle, Spa, SpareUser, try_import};
+use spa::{
+    Deduped, ExpansionProgress, FeatureState, Obstacle, RebuildProgress, RebuildState, Spa,
+    SpareUser, try_import,
+};
 use vdev::import::{FoundPool, aux_configs};
 use vdev::{Vdev, VdevTree};
 use zio::AllocClass;
@@ -308,6 +311,7 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
     let objects = damaged.as_ref().map(objects_of).unwrap_or_default();
     add_errors(&mut root, &kept.devices);
     show_resilvering(pool, &mut root);
+    show_rebuilding(pool, &mut root);
     show_sweeps(pool, &mut root);
     let unsupported = pool.obstacles().iter().map(Obstacle::name).collect();
     let has_disabled_features = FEATURES
@@ -325,6 +329,7 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
         is_readable: true,
         has_disabled_features: has_disabled_features && !is_restricted(pool),
         scan: scan_status(pool)?,
+        rebuilds: pool.rebuilds().iter().map(rebuild_status).collect(),
         removal: removal_status(pool),
         expand: expand_status(pool)?,
         checkpoint: checkpoint_status(pool)?,
@@ -480,6 +485,53 @@ fn show_resilvering(pool: &Spa, vdev: &mut VdevStatus) {
             (child.scanned_bytes, child.is_resilver_deferred) = (processed, false);
         }
         show_resilvering(pool, child);
+    }
+}
+
+/// Devices that take part in a sequential resilver are shown with what that has brought back to all of them.
+fn show_rebuilding(pool: &Spa, root: &mut VdevStatus) {
+    for rebuild in pool.rebuilds() {
+        let mut tops = root.children.iter_mut();
+        let top = tops.find(|top| top.id == rebuild.vdev.0);
+        let bytes = rebuild.phys.bytes_rebuilt.get();
+        if let Some(top) = top.filter(|_| rebuild.state == RebuildState::Active && bytes > 0) {
+            show_rebuilt(pool, top, bytes);
+        }
+    }
+}
+
+fn show_rebuilt(pool: &Spa, vdev: &mut VdevStatus, bytes: u64) {
+    let device = pool.parts().tree().find(Guid(vdev.guid));
+    let takes_part = device.is_some_and(|device| device.config().rebuild_txg != 0);
+    if vdev.is_leaf() && takes_part {
+        (vdev.rebuilt_bytes, vdev.is_resilver_deferred) = (bytes, false);
+    }
+    let children = vdev.children.iter_mut();
+    children.for_each(|child| show_rebuilt(pool, child, bytes));
+}
+
+/// What `zpool status` shows of a sequential resilver.
+fn rebuild_status(progress: &RebuildProgress) -> RebuildStatus {
+    let phys = &progress.phys;
+    RebuildStatus {
+        vdev: progress.vdev.0,
+        state: match progress.state {
+            RebuildState::Active => ScanState::Scanning,
+            RebuildState::Canceled => ScanState::Canceled,
+            RebuildState::Complete => ScanState::Finished,
+        },
+        start_secs: phys.start_time.get(),
+        end_secs: phys.end_time.get(),
+        took_ms: phys.scan_time_ms.get(),
+        scanned_bytes: phys.bytes_scanned.get(),
+        issued_bytes: phys.bytes_issued.get(),
+        rebuilt_bytes: phys.bytes_rebuilt.get(),
+        total_bytes: phys.bytes_est.get(),
+        errors: phys.errors.get(),
+        pass_ms: progress.pass_ms,
+        pass_scanned_bytes: progress.pass_scanned_bytes,
+        pass_issued_bytes: progress.pass_issued_bytes,
+        pass_skipped_bytes: progress.pass_skipped_bytes,
     }
 }
 

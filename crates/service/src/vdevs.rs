@@ -10,6 +10,7 @@ use geom::Namespace;
 use geom::disk::OpenMode;
 use machine::Holder;
 use nvpair::NvList;
+use spa::Resilver;
 use vdev::import::aux_configs;
 use vdev::{Attach, AutoAshift, AuxSpec, NewDevice, PoolState, TopSpec, Vdev, label};
 
@@ -84,16 +85,16 @@ impl OpenPool {
     /// device decides.
     ///
     /// # Errors
-    /// As [`spa::Spa::attach`]; errors of opening the device.
+    /// As [`spa::Spa::attach_with`]; errors of opening the device.
     pub fn attach(
         &self,
         beside: Guid,
         new: &PoolDevice,
-        attach: Attach,
+        (attach, resilver): (Attach, Resilver),
         ashift: u32,
     ) -> Result<()> {
         let new = self.open_device(new)?;
-        spa::Spa::attach(self, beside, &new, attach, self.sectors(ashift))
+        self.attach_with(beside, &new, attach, self.sectors(ashift), resilver)
     }
 
     /// Begins to expand a RAID-Z by a device. `ashift`: 0 if the device decides.

@@ -43,6 +43,7 @@ use crate::host::Host;
 use crate::l2arc::label_caches;
 use crate::mmp::Mmp;
 use crate::props::PoolProps;
+use crate::rebuild::Rebuilds;
 use crate::reflow::Reflowing;
 use crate::removal::Removal;
 use crate::scanning::Scanning;
@@ -244,6 +245,8 @@ impl Spa {
             scanning: Scanning::default(),
             reflowing: Reflowing::default(),
             reflow_max_bytes: options.settings.reflow_max_bytes,
+            rebuilds: Rebuilds::default(),
+            rebuild_max_bytes: options.settings.rebuild_max_bytes,
             spare_watch: SpareWatch::default(),
             l2: Arc::new(arc::l2::L2Arc::new(true)),
             scan_settings: options.settings.scan.clone(),

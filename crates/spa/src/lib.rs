@@ -32,6 +32,7 @@ mod mmp;
 mod obstacle;
 mod parts;
 mod props;
+mod rebuild;
 mod reflow;
 mod reguid;
 mod removal;
@@ -59,6 +60,7 @@ pub use load::{ImportOptions, device_paths, try_import, uberblock_txgs};
 pub use mmp::activity_check_ns;
 pub use obstacle::Obstacle;
 pub use parts::Parts;
+pub use rebuild::{RebuildProgress, RebuildState, Resilver};
 pub use removal::{
     RemovalProgress, RemovalSettings, condensed_obsolete_map, read_mapping, read_obsolete_counts,
 };

@@ -49,6 +49,7 @@ use crate::log_space_maps::LogSpaceMaps;
 use crate::mmp::{self, Mmp};
 use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
+use crate::rebuild::Rebuilds;
 use crate::reflow::Reflowing;
 use crate::removal::{Removal, has_removed, load_mappings};
 use crate::scanning::Scanning;
@@ -622,6 +623,12 @@ fn load(
     if !readonly {
         swept?; // not needed to read
     }
+    let rebuilds = Rebuilds::default();
+    let rebuilt = rebuilds.load(&mos, &tree).within(|| "top-level ZAPs");
+    if !readonly {
+        rebuilt?; // not needed to read
+        rebuilds.resume(&tree);
+    }
     core.set_features(Arc::new(Features::open(&mos)?));
     mos.set_props(dsl::mos_props(&*core));
     let is_fast = core.makes_fast_tables();
@@ -716,6 +723,8 @@ fn load(
         scanning: Scanning::default(),
         reflowing: Reflowing::default(),
         reflow_max_bytes: options.settings.reflow_max_bytes,
+        rebuilds,
+        rebuild_max_bytes: options.settings.rebuild_max_bytes,
         spare_watch: SpareWatch::default(),
         l2: Arc::new(arc::l2::L2Arc::new(!readonly)),
         scan_settings: options.settings.scan.clone(),

@@ -418,6 +418,7 @@ impl Spa {
 
     fn check_expandable(&self) -> Result<()> {
         self.check_no_checkpoint()?;
+        self.check_no_rebuild()?;
         if self.is_removing() {
             return Err(Error::new(ErrorKind::Exists, "device removal in progress"));
         }

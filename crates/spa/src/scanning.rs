@@ -16,9 +16,12 @@ use base::{Error, ErrorKind, Result, Txg};
 use dmu::Tx;
 use phys::ScanPhys;
 use phys::blkptr::{BlkPtrPhys, DvaPhys};
+use phys::feature::RESILVER_DEFER;
+use phys::pool_names::LAST_SCRUBBED_TXG;
 use phys::scan::POOL_SCAN_RESILVER;
 use scan::{Kind, Range};
 use vdev::{Vdev, VdevKind};
+use zap::directory;
 
 use crate::spa::{Inner, Spa};
 
@@ -27,6 +30,9 @@ const IMPORT_WAIT_TXGS: u64 = 5;
 /// `zfs_vdev_async_write_active_min_dirty_percent`: percent of the dirty data limit above which
 /// writers are taken to wait for this txg.
 const DIRTY_PERCENT: u64 = 30;
+
+/// `zfs_resilver_defer_percent`: a resilver that has not come so far begins anew for devices that have come.
+const DEFER_PERCENT: u64 = 10;
 
 /// While writers wait, a slice takes at most 1/`SHARE` of the time since the last one ...
 const SHARE: u64 = 4;
@@ -112,8 +118,9 @@ impl Inner {
             return scan.sync(&self.mos, tx);
         }
         self.drop_absent();
-        if !self.awaits_restart() && self.has_newcomers() {
-            self.begin_scan(Kind::Resilver, tx)?;
+        let may_restart = !self.awaits_restart() && !self.rebuilds.is_any_active();
+        if may_restart && self.has_newcomers() {
+            self.take_newcomers(tx)?;
         }
         let kind = scan.running().expect("a scan runs");
         let mos_root = self.state.lock().uberblock.rootbp;
@@ -142,7 +149,8 @@ impl Inner {
     }
 
     fn restart_if_due(&self, tx: &Tx) -> Result<()> {
-        if !self.awaits_restart() || self.scanning.is_ending.load(Ordering::Acquire) {
+        let is_ending = self.scanning.is_ending.load(Ordering::Acquire);
+        if !self.awaits_restart() || is_ending || self.rebuilds.is_any_active() {
             return Ok(());
         }
         if tx.txg().0 < self.scanning.restart_txg.load(Ordering::Acquire) {
@@ -153,7 +161,7 @@ impl Inner {
         if self.stale_devices().is_empty() {
             return Ok(());
         }
-        self.begin_scan(Kind::Resilver, tx)
+        self.take_newcomers(tx)
     }
 
     fn slice(&self, kind: Kind, mos_root: BlkPtrPhys, tx: &Tx) -> Result<scan::Outcome> {
@@ -233,11 +241,68 @@ impl Inner {
         devices
     }
 
-    /// Whether there is a stale device that does not take part in the running scan.
+    /// Whether there is a stale device that does not take part in the running scan, and does not wait until that has
+    /// ended either, or waits for one that has hardly begun.
     fn has_newcomers(&self) -> bool {
+        let is_late = self.is_late();
         let max = self.core.scan().phys().map_or(0, |phys| phys.max_txg.get());
-        let takes_part = |device: &Arc<Vdev>| device.config().resilver_txg == max;
-        !self.stale_devices().iter().all(takes_part)
+        let is_settled = |device: &Arc<Vdev>| {
+            let config = device.config();
+            config.resilver_txg == max || is_late && config.resilver_deferred
+        };
+        !self.stale_devices().iter().all(is_settled)
+    }
+
+    /// Whether a resilver runs that devices wait for, rather than that it begins anew for them.
+    #[doc(alias = "zfs_resilver_defer_percent")]
+    fn is_late(&self) -> bool {
+        let scan = self.core.scan();
+        let is_enabled = self.features().count(RESILVER_DEFER).is_some();
+        let phys = scan.phys().unwrap_or_default();
+        let all = phys.to_examine.get().saturating_sub(phys.skipped.get());
+        let is_far = phys.examined.get() >= all / 100 * DEFER_PERCENT;
+        is_enabled && is_far && scan.running() == Some(Kind::Resilver)
+    }
+
+    /// Devices that lack something have come while a scan runs: they wait for the next resilver, or it begins now.
+    #[doc(alias = "vdev_defer_resilver")]
+    pub(crate) fn take_newcomers(&self, tx: &Tx) -> Result<()> {
+        if !self.is_late() {
+            return self.begin_scan(Kind::Resilver, tx);
+        }
+        let max = self.core.scan().phys().map_or(0, |phys| phys.max_txg.get());
+        for device in self.stale_devices() {
+            if device.config().resilver_txg != max {
+                device.update(|config| config.resilver_deferred = true);
+            }
+        }
+        self.tree_changed();
+        let features = self.features();
+        if features.count(RESILVER_DEFER) == Some(0) {
+            features.adjust(RESILVER_DEFER, 1, tx)?;
+        }
+        Ok(())
+    }
+
+    /// No device waits for a resilver any more. Whether any has.
+    #[doc(alias = "vdev_clear_resilver_deferred")]
+    fn end_deferring(&self, tx: &Tx) -> Result<bool> {
+        let mut is_any = false;
+        for device in self.tree.devices() {
+            is_any |= device.update(|config| std::mem::take(&mut config.resilver_deferred));
+        }
+        let features = self.features();
+        if features
+            .count(RESILVER_DEFER)
+            .is_some_and(|count| count > 0)
+        {
+            features.adjust(RESILVER_DEFER, -1, tx)?;
+            is_any = true;
+        }
+        if is_any {
+            self.tree_changed();
+        }
+        Ok(is_any)
     }
 
     /// Whether all that stale devices lack may be what only the checkpoint refers to: a resilver has ended.
@@ -281,9 +346,36 @@ impl Inner {
         self.core.scan().end(is_complete, &self.mos, tx)
     }
 
+    /// Whether a resilver runs, or is to begin.
+    #[doc(alias = "dsl_scan_resilvering")]
+    #[doc(alias = "dsl_scan_resilver_scheduled")]
+    pub(crate) fn is_resilver_due(&self) -> bool {
+        self.core.scan().running() == Some(Kind::Resilver) || self.awaits_restart()
+    }
+
+    /// Cancels a scrub, if one runs.
+    #[doc(alias = "dsl_scan_cancel")]
+    pub(crate) fn cancel_scrub(&self, tx: &Tx) -> Result<()> {
+        let scan = self.core.scan();
+        if scan.running() != Some(Kind::Scrub) {
+            return Ok(());
+        }
+        let errors = scan.phys().map_or(0, |phys| phys.errors.get());
+        let text = format!("errors={errors}");
+        self.core.log_internal("scan cancelled", &text, tx);
+        self.core.notify("scrub_abort", None);
+        self.end_scan(false, tx)
+    }
+
     /// Begins a scan, in which all stale devices take part and are brought up to date.
     #[doc(alias = "dsl_scan_setup_sync")]
-    fn begin_scan(&self, kind: Kind, tx: &Tx) -> Result<()> {
+    pub(crate) fn begin_scan(&self, kind: Kind, tx: &Tx) -> Result<()> {
+        self.begin_scan_since(kind, Txg(0), tx)
+    }
+
+    /// As [`begin_scan`](Self::begin_scan), of blocks that were born after a txg, unless devices lack older ones.
+    fn begin_scan_since(&self, kind: Kind, since: Txg, tx: &Tx) -> Result<()> {
+        self.end_deferring(tx)?;
         let stale = self.stale_devices();
         let spans = stale.iter().filter_map(|device| device.leaf().dtl().span());
         let (mut min, mut max) = (u64::MAX, 0);
@@ -300,7 +392,7 @@ impl Inner {
                 max: Txg(max),
             },
             Kind::Scrub => Range {
-                min: Txg(0),
+                min: Txg(min.min(since.0)),
                 max: Txg(max.max(tx.txg().0)),
             },
         };
@@ -314,6 +406,9 @@ impl Inner {
         self.scanning.unrepaired.store(0, Ordering::Relaxed);
         if self.core.scan().running().is_some() {
             self.scanning.has_ended.store(true, Ordering::Release);
+        }
+        if kind == Kind::Resilver {
+            self.clear_rebuilds(tx)?;
         }
         let bytes = self.space.usage().alloc;
         self.core.scan().begin(kind, range, bytes, &self.mos, tx)?;
@@ -354,8 +449,14 @@ impl Inner {
         } else {
             self.core.notify("scrub_finish", None);
         }
-        // Devices missed more writes meanwhile.
-        if is_whole && !self.awaits_restart() && !self.stale_devices().is_empty() {
+        let has_waited = self.end_deferring(tx)?;
+        if has_waited {
+            self.core
+                .log_internal("starting deferred resilver", &text, tx);
+        }
+        // Devices missed more writes meanwhile, or wait.
+        let may_begin = !self.awaits_restart() && !self.rebuilds.is_any_active();
+        if (is_whole || has_waited) && may_begin && !self.stale_devices().is_empty() {
             self.begin_scan(Kind::Resilver, tx)?;
             self.groups.kick();
         }
@@ -370,6 +471,19 @@ impl Spa {
     /// `Busy` when a scan runs, `ReadOnly`, `Suspended`.
     #[doc(alias = "spa_scan")]
     pub fn scrub(&self) -> Result<()> {
+        self.start_scrub(false)
+    }
+
+    /// As [`scrub`](Spa::scrub), but a scrub that begins leaves out what was there when the last complete one began.
+    ///
+    /// # Errors
+    /// As [`scrub`](Spa::scrub).
+    #[doc(alias = "POOL_SCRUB_FROM_LAST_TXG")]
+    pub fn scrub_since_last(&self) -> Result<()> {
+        self.start_scrub(true)
+    }
+
+    fn start_scrub(&self, since_last: bool) -> Result<()> {
         let scan = self.inner.core.scan();
         match scan.running() {
             Some(Kind::Scrub) if scan.is_paused() => {
@@ -382,9 +496,21 @@ impl Spa {
             Some(Kind::Resilver) => {
                 return Err(Error::new(ErrorKind::Busy, "currently resilvering"));
             }
+            None if self.is_rebuilding() => {
+                return Err(Error::new(ErrorKind::Busy, "currently resilvering"));
+            }
             None => {}
         }
-        self.in_sync(|inner, tx| inner.begin_scan(Kind::Scrub, tx))
+        self.in_sync(move |inner, tx| {
+            if inner.rebuilds.is_any_active() {
+                return Ok(());
+            }
+            let last = directory::find(&inner.mos, LAST_SCRUBBED_TXG)?;
+            // The blocks of the txg in which it began may be younger.
+            let last = last.map_or(0, |txg| txg.0.saturating_sub(1));
+            let since = if since_last { last } else { 0 };
+            inner.begin_scan_since(Kind::Scrub, Txg(since), tx)
+        })
     }
 
     /// Pauses the running scrub.
@@ -417,18 +543,8 @@ impl Spa {
     #[doc(alias = "dsl_scan_cancel")]
     pub fn stop_scrub(&self) -> Result<()> {
         self.check_scrubbing()?;
-        self.in_sync(|inner, tx| {
-            let scan = inner.core.scan();
-            // It may have ended meanwhile.
-            if scan.running() != Some(Kind::Scrub) {
-                return Ok(());
-            }
-            let errors = scan.phys().map_or(0, |phys| phys.errors.get());
-            let text = format!("errors={errors}");
-            inner.core.log_internal("scan cancelled", &text, tx);
-            inner.core.notify("scrub_abort", None);
-            inner.end_scan(false, tx)
-        })
+        // It may have ended meanwhile.
+        self.in_sync(Inner::cancel_scrub)
     }
 
     fn check_scrubbing(&self) -> Result<()> {
@@ -446,7 +562,8 @@ impl Spa {
     #[doc(alias = "vdev_resilver_needed")]
     pub fn resilver_if_needed(&self) -> Result<()> {
         let inner = &self.inner;
-        if inner.stale_devices().is_empty() || inner.awaits_restart() || inner.waits_for_discard() {
+        let is_due = inner.awaits_restart() || inner.rebuilds.is_any_active();
+        if inner.stale_devices().is_empty() || is_due || inner.waits_for_discard() {
             return Ok(());
         }
         // A paused scrub would delay the devices that take part in it, too.
@@ -455,18 +572,41 @@ impl Spa {
         if is_running && !self.inner.has_newcomers() {
             return Ok(());
         }
-        self.in_sync(|inner, tx| inner.begin_scan(Kind::Resilver, tx))
+        self.in_sync(|inner, tx| match inner.rebuilds.is_any_active() {
+            true => Ok(()),
+            false => inner.take_newcomers(tx),
+        })
     }
 
-    /// Waits until no scan runs, or the scan is paused. `see` is called with its state after each
-    /// slice; when it returns false, waiting ends.
+    /// Begins the running resilver anew, with the devices that wait for the next one.
+    ///
+    /// # Errors
+    /// `Unsupported` without the feature; `ReadOnly`, `Suspended`.
+    #[doc(alias = "spa_scan")]
+    pub fn restart_resilver(&self) -> Result<()> {
+        if self.inner.features().count(RESILVER_DEFER).is_none() {
+            let text = "this action requires the resilver_defer feature";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        self.in_sync(|inner, tx| {
+            let waits = |device: &Arc<Vdev>| device.config().resilver_deferred;
+            match inner.stale_devices().iter().any(waits) {
+                true => inner.begin_scan(Kind::Resilver, tx),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// Waits until no scan runs, or the scan is paused, and nothing is rebuilt. `see` is called with the state of the
+    /// scan after each slice; when it returns false, waiting ends.
     ///
     /// # Errors
     /// `Suspended`.
     #[doc(alias = "spa_wait")]
     pub fn wait_scan(&self, see: &mut dyn FnMut(&ScanPhys) -> bool) -> Result<()> {
         let scan = self.inner.core.scan();
-        while scan.running().is_some() && !scan.is_paused() {
+        let is_scanning = || scan.running().is_some() && !scan.is_paused();
+        while is_scanning() || self.is_rebuilding() && !self.is_readonly() {
             if !see(&scan.phys().unwrap_or_default()) {
                 return Ok(());
             }

@@ -35,6 +35,7 @@ use crate::host::Host;
 use crate::mmp::Mmp;
 use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
+use crate::rebuild::Rebuilds;
 use crate::reflow::Reflowing;
 use crate::removal::{Removal, RemovalSettings};
 use crate::scanning::{ScanSettings, Scanning};
@@ -71,6 +72,8 @@ pub struct Settings {
     /// `raidz_expand_max_copy_bytes`: bytes of a RAID-Z that is being expanded that are copied while other I/O
     /// waits, at most; a multiple of the sector.
     pub reflow_max_bytes: u64,
+    /// Bytes of a vdev that are rebuilt while other I/O waits, at most.
+    pub rebuild_max_bytes: u64,
 }
 
 impl Default for Settings {
@@ -92,6 +95,8 @@ impl Default for Settings {
             // `zfs_spa_discard_memory_limit` (16 MiB), as OpenZFS counts it.
             discard_entries_max: 1 << 19,
             reflow_max_bytes: 32 << 20,
+            // Long enough for the drives, and short for a thread that waits.
+            rebuild_max_bytes: 8 << 20,
         }
     }
 }
@@ -127,6 +132,8 @@ pub(crate) struct Inner {
     pub(crate) scanning: Scanning,
     pub(crate) reflowing: Reflowing,
     pub(crate) reflow_max_bytes: u64,
+    pub(crate) rebuilds: Rebuilds,
+    pub(crate) rebuild_max_bytes: u64,
     pub(crate) scan_settings: ScanSettings,
     pub(crate) spare_watch: SpareWatch,
     /// The cache devices.

@@ -23,12 +23,14 @@ use base::{Error, ErrorKind, Guid, Result};
 use dmu::Tx;
 use geom::Provider;
 use phys::PropValue;
+use phys::feature::DEVICE_REBUILD;
 use phys::uberblock::SPA_VERSION_FEATURES;
 use rt::Mutex;
 use vdev::label::{self, Owner};
 use vdev::{Attach, AutoAshift, NewDevice, PoolState, Vdev};
 
 use crate::create::nonzero_random;
+use crate::rebuild::Resilver;
 use crate::spa::{Inner, Spa};
 use crate::vdevs::{open_new, prepare};
 
@@ -244,7 +246,12 @@ impl Inner {
         let mut tried = self.spare_watch.tried.lock();
         tried.retain(|guid| devices.iter().any(|device| device.guid() == *guid));
         for device in devices {
-            if tried.insert(device.guid()) && self.replace_with_spare(&device, &*open, tx)? {
+            if !tried.insert(device.guid()) {
+                continue;
+            }
+            // What hinders it now may be over when that has ended.
+            let is_hindered = self.rebuilds.is_any_active();
+            if self.replace_with_spare(&device, &*open, tx)? || is_hindered {
                 tried.remove(&device.guid());
             }
         }
@@ -255,17 +262,32 @@ impl Inner {
     fn replace_with_spare(&self, device: &Vdev, open: &OpenSpare, tx: &Tx) -> Result<bool> {
         let spares = self.state.lock().spares.devices().to_vec();
         for spare in spares {
+            let Some(resilver) = self.resilver_of(&spare) else {
+                continue;
+            };
             // One that cannot be opened or does not fit is as good as none.
             let Ok(taken) = self.open_free(&spare, open) else {
                 continue;
             };
             let fits = self.tree.check_attach(device.guid(), &taken, Attach::Spare);
-            if fits.is_ok() && prepare(&taken).is_ok() {
-                self.attach(device.guid(), &taken, Attach::Spare, tx)?;
+            let is_labeled = || !taken.kind().has_labels() || prepare(&taken).is_ok();
+            if fits.is_ok() && is_labeled() {
+                self.attach(device.guid(), &taken, (Attach::Spare, resilver), tx)?;
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// How a spare is resilvered: a distributed one sequentially, if that can be. Nothing while that of another spare
+    /// hinders it.
+    fn resilver_of(&self, spare: &Vdev) -> Option<Resilver> {
+        let is_rebuilding = self.rebuilds.is_any_active();
+        let is_enabled = self.features().count(DEVICE_REBUILD).is_some();
+        if !spare.kind().has_labels() && is_enabled && !self.is_resilver_due() {
+            return Some(Resilver::Sequential);
+        }
+        (!is_rebuilding).then_some(Resilver::Healing)
     }
 
     fn open_free(&self, spare: &Vdev, open: &OpenSpare) -> Result<Arc<Vdev>> {

@@ -99,6 +99,7 @@ impl Inner {
                 self.sync_config(tx)?;
                 self.sync_aux(tx)?;
                 self.dsl().sync_datasets(tx, pass)?;
+                self.sync_rebuilds(tx)?;
                 self.sync_scan(tx)?;
                 // With those of devices that were attached, or that the scan has brought up to date.
                 self.sync_dtls(tx)?;

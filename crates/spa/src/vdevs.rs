@@ -36,6 +36,7 @@ use zio::AllocClass;
 
 use crate::FeatureState;
 use crate::create::{build_device, build_tops, geometry};
+use crate::rebuild::Resilver;
 use crate::spa::{Inner, Spa};
 
 /// `TXG_CONCURRENT_STATES`: a write that began with the former tree belongs to the txg of the change or to
@@ -62,8 +63,25 @@ impl Spa {
         attach: Attach,
         sectors: (u32, AutoAshift),
     ) -> Result<()> {
+        self.attach_with(beside, new, attach, sectors, Resilver::Healing)
+    }
+
+    /// As [`attach`](Spa::attach), and says how the device is resilvered.
+    ///
+    /// # Errors
+    /// `Exists` while a resilver of the other kind goes on; `Unsupported` for a sequential one without the feature or
+    /// where there is none; else as [`attach`](Spa::attach).
+    pub fn attach_with(
+        &self,
+        beside: Guid,
+        new: &NewDevice,
+        attach: Attach,
+        sectors: (u32, AutoAshift),
+        resilver: Resilver,
+    ) -> Result<()> {
         self.check_writable()?;
         self.check_no_checkpoint()?;
+        resilver.check(self)?;
         if self.is_removing() {
             let text = "device removal in progress";
             return Err(Error::new(ErrorKind::Exists, text));
@@ -78,13 +96,28 @@ impl Spa {
             (attach, None) => attach,
         };
         let device = open_new(new, sectors, spare)?;
-        self.parts().tree().check_attach(beside, &device, attach)?;
-        prepare(&device)?;
+        self.attach_checked(beside, device, attach, resilver)
+    }
+
+    fn attach_checked(
+        &self,
+        beside: Guid,
+        device: Arc<Vdev>,
+        attach: Attach,
+        resilver: Resilver,
+    ) -> Result<()> {
         let checked = Arc::clone(&device);
-        self.change_tree(
-            move |tree| tree.check_attach(beside, &checked, attach),
-            move |inner, tx| inner.attach(beside, &device, attach, tx),
-        )
+        let check = move |tree: &VdevTree| {
+            resilver.check_beside(&tree.find_device(beside)?.1)?;
+            tree.check_attach(beside, &checked, attach)
+        };
+        check(self.parts().tree())?;
+        if device.kind().has_labels() {
+            prepare(&device)?;
+        }
+        self.change_tree(check, move |inner, tx| {
+            inner.attach(beside, &device, (attach, resilver), tx)
+        })
     }
 
     /// Has a distributed spare take over for a device of its dRAID.
@@ -93,19 +126,26 @@ impl Spa {
     /// `NotFound` if it is not one; `Busy` if it is in use; `Unsupported` if the device is not of its dRAID; else as
     /// [`attach`](Spa::attach).
     pub fn attach_distributed(&self, beside: Guid, spare: Guid) -> Result<()> {
+        self.attach_distributed_with(beside, spare, Resilver::Healing)
+    }
+
+    /// As [`attach_distributed`](Spa::attach_distributed), and says how the spare is resilvered.
+    ///
+    /// # Errors
+    /// As [`attach_with`](Spa::attach_with).
+    pub fn attach_distributed_with(
+        &self,
+        beside: Guid,
+        spare: Guid,
+        resilver: Resilver,
+    ) -> Result<()> {
         self.check_writable()?;
         self.check_no_checkpoint()?;
+        resilver.check(self)?;
         let found = self.inner.state.lock().spares.find(spare).cloned();
         let listed = found.ok_or_else(|| Error::not_found("no such spare"))?;
         let device = self.inner.distributed(&listed)?;
-        self.parts()
-            .tree()
-            .check_attach(beside, &device, Attach::Spare)?;
-        let checked = Arc::clone(&device);
-        self.change_tree(
-            move |tree| tree.check_attach(beside, &checked, Attach::Spare),
-            move |inner, tx| inner.attach(beside, &device, Attach::Spare, tx),
-        )
+        self.attach_checked(beside, device, Attach::Spare, resilver)
     }
 
     /// Detaches a device from a mirror or a replacement.
@@ -271,7 +311,7 @@ impl Inner {
         &self,
         beside: Guid,
         device: &Arc<Vdev>,
-        attach: Attach,
+        (attach, resilver): (Attach, Resilver),
         tx: &Tx,
     ) -> Result<()> {
         self.tree.attach(beside, device, attach, tx.txg())?;
@@ -287,8 +327,17 @@ impl Inner {
         self.core.notify("vdev_attach", Some(device));
         let text = format!("{verb} vdev={} {to} vdev={}", device.name(), old.name());
         self.core.log_internal("vdev attach", &text, tx);
-        self.resilver_from(tx.txg().0 + TXG_CONCURRENT_STATES);
         self.tree_changed();
+        match resilver {
+            Resilver::Healing => self.resilver_from(tx.txg().0 + TXG_CONCURRENT_STATES),
+            Resilver::Sequential => {
+                let (_, top) = self.tree.find_device(beside)?;
+                let tops = self.tree.tops();
+                let at = tops.iter().position(|other| Arc::ptr_eq(other, &top));
+                let vdev = VdevId(at.expect("it is in the tree") as u64);
+                self.begin_rebuild(vdev, device, tx)?;
+            }
+        }
         Ok(())
     }
 

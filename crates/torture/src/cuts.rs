@@ -49,7 +49,7 @@ pub fn everywhere<T>(
 pub fn find<'a>(worlds: &'a [Step], spa: &Spa, n: u64) -> Result<&'a World, String> {
     let known = |(_, at): &Step| at.is_some_and(|at| at <= n);
     let synced = worlds.iter().rposition(known).expect("the first is");
-    let compare = |(world, _): &Step| world.compare(spa.dsl());
+    let compare = |(world, _): &Step| world.compare(spa.parts().dsl());
     let outcomes: Vec<_> = worlds[synced..].iter().map(compare).collect();
     match outcomes.iter().position(Result::is_ok) {
         Some(at) => Ok(&worlds[synced + at].0),

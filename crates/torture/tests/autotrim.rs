@@ -85,7 +85,7 @@ fn trims_beside_work(layout: Layout, count: usize, seed: u64) {
     steps(&spa, &mut world, &mut dice, 80);
     let deleted = disks.deleted_bytes();
     assert!(deleted > 1 << 20, "{layout:?}: {deleted} bytes");
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     scrub(&spa);
     pool::assert_clean(&spa);
     let sides = if layout == Layout::Mirror { count } else { 1 } as u64;
@@ -98,7 +98,7 @@ fn trims_beside_work(layout: Layout, count: usize, seed: u64) {
         kept <= allocated + (1 << 20) * sides,
         "{layout:?}: {kept} bytes are there, {allocated} are allocated, {deleted} were deleted"
     );
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
 
     set(&spa, false);
     let before = disks.deleted_bytes();
@@ -107,7 +107,7 @@ fn trims_beside_work(layout: Layout, count: usize, seed: u64) {
     drop(spa);
     assert_eq!(disks.deleted_bytes(), before, "although it is off");
     let spa = pool::open(&disks.providers, false).unwrap();
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     pool::assert_clean(&spa);
     spa.export().unwrap();
     drop(spa);
@@ -172,7 +172,7 @@ fn sim_older_uberblocks_stay_valid() {
             for (txg, world) in past.iter().filter(|(at, _)| at.0 + 2 >= txg.0) {
                 let then = open_at(&images, *txg).unwrap();
                 assert_eq!(then.uberblock().txg(), *txg);
-                let same = world.compare(then.dsl());
+                let same = world.compare(then.parts().dsl());
                 same.unwrap_or_else(|e| panic!("SEED={seed}: txg {txg}: {e}"));
                 pool::assert_clean(&then);
             }
@@ -204,7 +204,7 @@ fn sim_an_idle_pool_goes_on() {
         rt::sleep_ns(400_000_000_000);
         let now = (disks.deleted_bytes(), spa.uberblock().txg());
         assert_eq!(now, (then, txg), "it has come to rest");
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         pool::assert_clean(&spa);
     });
 }
@@ -216,7 +216,7 @@ fn cut(disks: &Disks, worlds: &[Step], n: u64, seed: u64) -> Result<(), String> 
     for _ in 0..4 {
         spa.force_sync().map_err(|e| format!("sync: {e}"))?;
     }
-    world.compare(spa.dsl())?;
+    world.compare(spa.parts().dsl())?;
     let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
     if !report.is_clean() {
         return Err(format!("findings: {:#?}", report.findings));

@@ -68,7 +68,7 @@ fn finish(spa: &Spa) {
 }
 
 fn assert_world(spa: &Spa, world: &World, what: &str) {
-    let compared = world.compare(spa.dsl());
+    let compared = world.compare(spa.parts().dsl());
     compared.unwrap_or_else(|e| panic!("{what}: {e}"));
     pool::assert_clean(spa);
 }
@@ -221,7 +221,7 @@ impl Recording {
         drop(spa);
         if found == Some(true) {
             let spa = pool::rewind(&images, true).map_err(|e| format!("rewind: {e}"))?;
-            self.kept.compare(spa.dsl())?;
+            self.kept.compare(spa.parts().dsl())?;
             check(&spa)?;
         }
         Ok(found)
@@ -300,7 +300,7 @@ fn sim_the_intent_log_of_a_rewound_pool_is_given_up() {
     rt::simulate(64, || {
         let disks = memory(1);
         let spa = pool::create("tank", Layout::Stripe, 9, &disks, root()).unwrap();
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         let file = fs.create_file(fs.root(), b"file", &Create::default());
         let file = file.unwrap().id;
         for turn in 0..10u8 {
@@ -320,7 +320,7 @@ fn sim_the_intent_log_of_a_rewound_pool_is_given_up() {
         for readonly in [true, false] {
             let spa = pool::rewind(&disks, readonly).unwrap();
             pool::assert_clean(&spa);
-            let fs = mount(spa.dsl(), "tank", readonly).unwrap();
+            let fs = mount(spa.parts().dsl(), "tank", readonly).unwrap();
             let mut bytes = vec![0; 70_000];
             let file = fs.resolve("file").unwrap();
             assert_eq!(fs.read(file, 0, &mut bytes).unwrap(), 5000);
@@ -437,7 +437,7 @@ fn add(spa: &Spa, disk: &Arc<dyn Provider>) {
 const GOLDEN: &str = "openzfs-2.3.2-checkpoint";
 
 fn names(spa: &Spa) -> Vec<bool> {
-    let fs = mount(spa.dsl(), "tank", true).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", true).unwrap();
     let names = ["file", "later", "new"];
     names.map(|name| fs.resolve(name).is_ok()).to_vec()
 }
@@ -450,7 +450,7 @@ fn a_checkpoint_of_openzfs_is_discarded_here() {
     assert_eq!(names(&spa), [true, true, false]);
     let before = bytes(&spa);
     pool::write_file(&spa, "tank", "new", &vec![5; 500_000]);
-    let fs = mount(spa.dsl(), "tank", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
     fs.unlink(fs.root(), b"file").unwrap();
     drop(fs);
     spa.sync().unwrap();
@@ -474,7 +474,7 @@ fn a_pool_is_rewound_to_a_checkpoint_of_openzfs() {
     let disks = [golden(GOLDEN)];
     let spa = pool::open(&disks, false).unwrap();
     pool::write_file(&spa, "tank", "new", &vec![5; 500_000]);
-    let fs = mount(spa.dsl(), "tank", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
     fs.unlink(fs.root(), b"file").unwrap();
     drop(fs);
     spa.export().unwrap();
@@ -536,7 +536,7 @@ fn sim_a_resilver_beside_a_checkpoint_is_repeated_after_it() {
         spa.parts().tree().offline(side.guid(), false).unwrap();
         pool::write_file(&spa, "tank", "one", &vec![1; 300_000]);
         spa.take_checkpoint().unwrap();
-        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
         fs.unlink(fs.root(), b"one").unwrap();
         drop(fs);
         pool::write_file(&spa, "tank", "two", &vec![2; 300_000]);

@@ -337,6 +337,82 @@ fn a_scan_goes_on_under_the_kernel_and_comes_back() {
     finish_scan(&paths);
 }
 
+/// The guest finishes the sequential resilver begun here, and leaves one of its own unfinished.
+const REBUILD_GUEST: &str = r#"set -e
+zpool import -d /dev -R /mnt tank
+zpool status tank
+zpool wait -t resilver,scrub tank
+zpool status tank
+zpool status tank | grep -q "resilvered (mirror-0) [1-9].* with 0 errors"
+zpool status tank | grep -q "scrub repaired 0B in .* with 0 errors"
+zpool history -i tank | grep -q "rebuild vdev_id=0 vdev_guid=.* complete"
+echo 1 >/sys/module/zfs/parameters/zfs_scan_suspend_progress
+zpool attach -s tank /dev/vdb /host/disk2
+for i in $(seq 50); do echo $i >/mnt/tank/a/late$i; done
+zpool sync tank
+zpool status tank
+zpool status tank | grep -q "resilver (mirror-0) in progress"
+zpool export tank
+"#;
+
+#[test]
+fn a_rebuild_goes_on_under_the_kernel_and_comes_back() {
+    let Some(guest) = Guest::find() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let host = tempfile::tempdir().unwrap();
+    let mut dice = Dice::new(seed(79));
+    let (mut paths, disks) = images(folder.path(), 2);
+    let mut settings = pool::settings();
+    (settings.scan.blocks_max, settings.rebuild_max_bytes) = (1, 256 << 10);
+    let root = init(NewFilesystem::default(), true);
+    let new = pool::create_with("tank", Layout::Stripe, 12, &disks[..1], root, settings);
+    let spa = new.unwrap();
+    new_fs(&spa, "tank/a", &[("recordsize", 4096)]);
+    work(&spa, "tank/a", &mut Files::default(), &mut dice, 800);
+    spa.sync().unwrap();
+    let device = NewDevice {
+        kind: VdevKind::Disk,
+        path: "/dev/vdb".to_owned(),
+        provider: Arc::clone(&disks[1]),
+    };
+    let first = spa.parts().tree().devices()[0].guid();
+    let (sectors, resilver) = ((0, AutoAshift::default()), spa::Resilver::Sequential);
+    spa.attach_with(first, &device, Attach::Side, sectors, resilver)
+        .unwrap();
+    while spa.rebuilds()[0].phys.last_offset.get() < 1 << 20 {
+        spa.force_sync().unwrap();
+    }
+    assert!(spa.is_rebuilding());
+    spa.export().unwrap();
+    drop((spa, disks, device));
+    Zdb::verify(folder.path(), "tank").assert_clean();
+    // The guest cannot label a whole disk: there, the third one is a file.
+    let (third, _) = images(host.path(), 3);
+    let names: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    guest
+        .run(REBUILD_GUEST, host.path(), &names)
+        .assert_success();
+    paths.push(folder.path().join("disk2"));
+    std::fs::rename(&third[2], &paths[2]).unwrap();
+    let (_, disks) = images(folder.path(), 3);
+    let spa = pool::open(&disks, true).unwrap();
+    assert!(spa.is_rebuilding(), "{:?}", spa.rebuilds());
+    drop(spa);
+    let spa = pool::open(&disks, false).unwrap();
+    spa.wait_scan(&mut |_| true).unwrap();
+    let rebuild = spa.rebuilds()[0].phys;
+    assert!(rebuild.bytes_rebuilt.get() > 0 && rebuild.errors.get() == 0);
+    let scan = spa.scan().unwrap();
+    assert_eq!((scan.errors.get(), scan.processed.get()), (0, 0));
+    spa.export().unwrap();
+    drop((spa, disks));
+    Zdb::verify(folder.path(), "tank").assert_clean();
+    for path in &paths {
+        let spa = pool::open(&[open(path, OpenMode::ReadWrite).unwrap()], true).unwrap();
+        pool::assert_clean(&spa);
+    }
+}
+
 /// The guest names the error that was found here, finds one itself, and removes the file of the first.
 const ERRORS_GUEST: &str = r#"set -e
 zpool import -d /dev -R /mnt tank

@@ -66,7 +66,7 @@ fn create(shape: Shape, disks: &[Arc<dyn Provider>], settings: Settings) -> Spa 
 }
 
 fn check_filler(spa: &Spa) -> Result<(), String> {
-    let fs = mount(spa.dsl(), "tank", true).map_err(|e| format!("mount: {e}"))?;
+    let fs = mount(spa.parts().dsl(), "tank", true).map_err(|e| format!("mount: {e}"))?;
     let file = fs.resolve("filler").map_err(|e| format!("filler: {e}"))?;
     let mut bytes = vec![0; FILLER_BYTES + 1];
     let length = fs
@@ -165,7 +165,7 @@ fn record(shape: Shape, seed: u64) -> Recording {
     spa.sync().unwrap();
     let commands = supply.commands();
     worlds.push((world.clone(), Some(commands)));
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     wait(&spa).unwrap();
     assert_expanded(&spa, shape);
     check_filler(&spa).unwrap();
@@ -224,7 +224,7 @@ impl Recording {
         let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
         let world = self.find(&spa, n)?;
         wait(&spa).map_err(|e| format!("expansion: {e}"))?;
-        world.compare(spa.dsl())?;
+        world.compare(spa.parts().dsl())?;
         check_filler(&spa)?;
         if spa.parts().tree().tops()[0].children().len() > shape.children {
             assert_expanded(&spa, shape);
@@ -291,7 +291,7 @@ fn export_everywhere(shape: Shape) {
             pool::assert_clean(&spa);
             assert_expanded(&spa, shape);
         }
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         check_filler(&spa).unwrap();
         spa.export().unwrap();
         drop(spa);
@@ -345,7 +345,7 @@ fn fails_in_a_slice(shape: Shape, child: usize, writes: u64, seed: u64) {
     }
     assert!(is_expanding(&spa));
     assert_eq!(spa.uberblock().reflow_offset(), paused_at);
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     check_filler(&spa).unwrap();
 
     faulty[child].revive();
@@ -353,7 +353,7 @@ fn fails_in_a_slice(shape: Shape, child: usize, writes: u64, seed: u64) {
     spa.parts().tree().online(device.guid(), back).unwrap();
     wait(&spa).unwrap();
     assert_expanded(&spa, shape);
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     check_filler(&spa).unwrap();
     pool::assert_clean(&spa);
     spa.export().unwrap();
@@ -401,7 +401,7 @@ fn replaced_meanwhile_and_afterwards(shape: Shape, seed: u64) {
     assert!(is_expanding(&spa), "it ended beside the replacement");
     wait(&spa).unwrap();
     assert_expanded(&spa, shape);
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     check_filler(&spa).unwrap();
 
     let new = disk(101);
@@ -432,7 +432,7 @@ fn replaced_meanwhile_and_afterwards(shape: Shape, seed: u64) {
         let mut left = disks.clone();
         left.remove(n);
         let spa = pool::open(&left, true).unwrap();
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         check_filler(&spa).unwrap();
     }
 }
@@ -450,7 +450,7 @@ fn sim_children_are_replaced_during_and_after_an_expansion() {
 fn an_expansion_that_openzfs_began_ends_here() {
     let disks = golden::disks("openzfs-2.3.2-raidz1-expanding", 4);
     let read = |spa: &Spa| {
-        let fs = mount(spa.dsl(), "e3", true).unwrap();
+        let fs = mount(spa.parts().dsl(), "e3", true).unwrap();
         let read = |n: u32| {
             let mut bytes = vec![0; 4 << 20];
             let file = fs.resolve(format!("f{n}")).unwrap();

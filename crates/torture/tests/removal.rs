@@ -38,7 +38,7 @@ fn content(n: u64, is_holed: bool) -> Vec<u8> {
 }
 
 fn assert_files(spa: &Spa, files: &[u64], holed: &[u64]) {
-    let fs = mount(spa.dsl(), "tank", true).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", true).unwrap();
     for n in files {
         let expected = content(*n, holed.contains(n));
         let file = fs.resolve(format!("f{n}")).unwrap();
@@ -66,7 +66,7 @@ fn scrub(spa: &Spa) {
 
 /// Overwrites and removes files, and writes new ones.
 fn work(spa: &Spa, files: &[u64]) {
-    let fs = mount(spa.dsl(), "tank", false).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
     for (turn, n) in files.iter().enumerate() {
         match turn % 3 {
             0 => fs.unlink(fs.root(), format!("f{n}").as_bytes()).unwrap(),
@@ -327,7 +327,7 @@ fn record(case: &Case, seed: u64) -> Recording {
     }
     spa.sync().unwrap();
     worlds.push((world.clone(), Some(supply.commands())));
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     pool::assert_clean(&spa);
     spa.close().unwrap();
     Recording {
@@ -348,7 +348,7 @@ impl Recording {
         let removing = spa.is_removing();
         spa.wait_removal(&mut |_| true)
             .map_err(|e| format!("removal: {e}"))?;
-        world.compare(spa.dsl())?;
+        world.compare(spa.parts().dsl())?;
         let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
         if !report.is_clean() {
             return Err(format!("findings: {:#?}", report.findings));
@@ -443,7 +443,7 @@ fn zdb_finds_each_state_of_removals_clean() {
         let spa = pool::open_with(&disks, false, slowly()).unwrap();
         act(&spa);
         steps(&spa, &mut world, &mut dice, 15);
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         pool::assert_clean(&spa);
         assert_eq!(spa.is_removing(), what.starts_with("half"), "{what}");
         spa.export().unwrap();
@@ -470,7 +470,7 @@ fn sim_a_mapping_is_condensed() {
         let spa = pool::create_with("tank", Layout::Stripe, 9, &disks, no_root(), settings);
         let spa = spa.unwrap();
         pool::create_fs(&spa, "tank/fs", &[("compression", 2)]).unwrap();
-        let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
         for n in [1, 2, 3] {
             let name = format!("f{n}");
             let file = fs.create_file(fs.root(), name.as_bytes(), &Create::default());
@@ -500,7 +500,7 @@ fn sim_a_mapping_is_condensed() {
         drop(fs);
         let spa = reopen(spa, &disks);
         assert_eq!(entries(&spa), after);
-        let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+        let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
         let mut bytes = vec![0; 300_000];
         let length = fs.read(fs.resolve("f2").unwrap(), 0, &mut bytes).unwrap();
         assert!(bytes[..length] == content(2, false));
@@ -563,7 +563,7 @@ fn the_kernel_ends_a_removal_and_begins_one() {
     steps(&spa, &mut world, &mut dice, 15);
     spa.wait_removal(&mut |_| true).unwrap();
     assert_eq!(kinds(&spa)[1], VdevKind::Indirect);
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     scrub(&spa);
     pool::assert_clean(&spa);
     spa.export().unwrap();
@@ -594,7 +594,7 @@ fn sim_what_cannot_be_removed_is_refused() {
         let text = content(1, false);
         let root = |spa: &Spa| {
             pool::create_fs(spa, "tank/fs", &[("compression", 2), ("recordsize", 8192)]).unwrap();
-            let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+            let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
             let file = fs
                 .create_file(fs.root(), b"file", &Create::default())
                 .unwrap();

@@ -75,7 +75,7 @@ fn sim_power_cuts_while_a_pool_is_rewound() {
         let begin = supply.commands();
         let spa = open(&providers, Some(*target)).unwrap();
         assert!(spa.uberblock().txg() > *last, "newer than all before");
-        then.compare(spa.dsl()).unwrap();
+        then.compare(spa.parts().dsl()).unwrap();
         let rewound = supply.commands();
         spa.close().unwrap();
         let end = supply.commands();
@@ -90,14 +90,17 @@ fn sim_power_cuts_while_a_pool_is_rewound() {
             let image = |disk: &Arc<PowerCut>| Arc::new(disk.image_after(n, seed ^ n)) as _;
             let images: Vec<Arc<dyn Provider>> = disks.iter().map(image).collect();
             let spa = open(&images, None).unwrap_or_else(|e| panic!("cut after {n}: {e}"));
-            let is_old = then.compare(spa.dsl()).is_ok();
-            assert!(is_old || now.compare(spa.dsl()).is_ok(), "cut after {n}");
+            let is_old = then.compare(spa.parts().dsl()).is_ok();
+            assert!(
+                is_old || now.compare(spa.parts().dsl()).is_ok(),
+                "cut after {n}"
+            );
             assert!(is_old || n < rewound, "cut after {n}: it is back");
             seen[usize::from(is_old)] = true;
             pool::assert_clean(&spa);
             let (mut world, mut dice) = (if is_old { then } else { now }.clone(), Dice::new(n));
             steps(&spa, &mut world, &mut dice, 5);
-            world.compare(spa.dsl()).unwrap();
+            world.compare(spa.parts().dsl()).unwrap();
             pool::assert_clean(&spa);
             spa.export().unwrap();
         }
@@ -119,7 +122,7 @@ fn sim_a_pool_goes_back_and_on_many_times() {
             let newest = uberblock_txgs(&found)[0].0;
             let spa = open(&disks, Some(target)).unwrap();
             world
-                .compare(spa.dsl())
+                .compare(spa.parts().dsl())
                 .unwrap_or_else(|e| panic!("round {round}: {e:?}"));
             if target < newest {
                 times += 1;

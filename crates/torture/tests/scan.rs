@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use faulty::{FaultInjector, PowerCut};
 use geom::Provider;
+use phys::feature::RESILVER_DEFER;
 use phys::label::LABEL_START_SIZE;
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, DSS_SCANNING, POOL_SCAN_RESILVER};
 use ram::Memory;
 use scan::Kind;
-use spa::{ScanSettings, Settings, Spa};
+use spa::{FeatureState, ScanSettings, Settings, Spa};
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -108,6 +109,140 @@ fn sim_a_scrub_mends_a_side_while_data_sets_come_and_go() {
             assert_has_everything(disks[1].clone(), &world);
         });
     }
+}
+
+fn attach(spa: &Spa, disk: &Arc<Memory>) {
+    let device = vdev::NewDevice {
+        kind: vdev::VdevKind::Disk,
+        path: disk.name().to_owned(),
+        provider: disk.clone(),
+    };
+    let beside = spa.parts().tree().devices()[0].guid();
+    let sectors = (0, vdev::AutoAshift::default());
+    spa.attach(beside, &device, vdev::Attach::Side, sectors)
+        .unwrap();
+}
+
+/// The devices that wait for the next resilver.
+fn waiting(spa: &Spa) -> Vec<String> {
+    let mut devices = spa.parts().tree().devices();
+    devices.retain(|device| device.config().resilver_deferred);
+    devices.iter().map(|device| device.name()).collect()
+}
+
+#[test]
+fn sim_a_device_that_comes_late_waits_for_the_next_resilver() {
+    rt::simulate(11, || {
+        let (mut dice, mut world) = (Dice::new(11), World::default());
+        let disks = disks(5);
+        let spa = new_pool(&providers(&disks[..1]), in_small_steps(3));
+        steps(&spa, &mut world, &mut dice, 120);
+        spa.sync().unwrap();
+        let far = |spa: &Spa| {
+            spa.wait_scan(&mut |scan| scan.examined.get() < scan.to_examine.get() / 3)
+                .unwrap();
+            assert_eq!(spa.scan_running(), Some(Kind::Resilver));
+        };
+        let max = |spa: &Spa| spa.scan().unwrap().max_txg.get();
+        attach(&spa, &disks[1]);
+        // A resilver that has hardly begun begins anew.
+        spa.force_sync().unwrap();
+        let first = max(&spa);
+        attach(&spa, &disks[2]);
+        assert!(waiting(&spa).is_empty());
+        far(&spa);
+        assert!(max(&spa) > first);
+        let second = max(&spa);
+        attach(&spa, &disks[3]);
+        spa.force_sync().unwrap();
+        assert_eq!(
+            (waiting(&spa), max(&spa)),
+            (vec!["/disk3".to_owned()], second)
+        );
+        assert_eq!(spa.feature(RESILVER_DEFER), FeatureState::Active);
+        steps(&spa, &mut world, &mut dice, 3);
+        // It waits also when the pool is opened again.
+        spa.export().unwrap();
+        drop(spa);
+        pool::verify_with_zdb(&providers(&disks[..4]), "tank");
+        let spa = pool::open_with(&providers(&disks), false, in_small_steps(3)).unwrap();
+        spa.resilver_if_needed().unwrap();
+        assert_eq!(
+            (waiting(&spa), max(&spa)),
+            (vec!["/disk3".to_owned()], second)
+        );
+        finish(&spa);
+        assert!(waiting(&spa).is_empty() && max(&spa) > second);
+        assert_eq!(spa.feature(RESILVER_DEFER), FeatureState::Enabled);
+        // It does not wait if it is not to.
+        attach(&spa, &disks[4]);
+        far(&spa);
+        spa.detach(spa.parts().tree().devices()[3].guid()).unwrap();
+        let third = max(&spa);
+        attach(&spa, &disks[3]);
+        spa.force_sync().unwrap();
+        assert_eq!(
+            (waiting(&spa), max(&spa)),
+            (vec!["/disk3".to_owned()], third)
+        );
+        spa.restart_resilver().unwrap();
+        assert!(waiting(&spa).is_empty() && max(&spa) > third);
+        assert_eq!(spa.feature(RESILVER_DEFER), FeatureState::Enabled);
+        finish(&spa);
+        world.compare(spa.parts().dsl()).unwrap();
+        pool::assert_clean(&spa);
+        spa.export().unwrap();
+        drop(spa);
+        for disk in disks {
+            assert_has_everything(disk, &world);
+        }
+    });
+}
+
+#[test]
+fn sim_a_scrub_since_the_last_one_leaves_out_what_that_has_seen() {
+    rt::simulate(12, || {
+        let (mut dice, mut world) = (Dice::new(12), World::default());
+        let disks = disks(2);
+        let spa = new_pool(&providers(&disks), pool::settings());
+        steps(&spa, &mut world, &mut dice, 120);
+        // There was none yet: all is seen.
+        spa.scrub_since_last().unwrap();
+        finish(&spa);
+        let of_all = spa.scan().unwrap();
+        assert_eq!(of_all.min_txg.get(), 0);
+        steps(&spa, &mut world, &mut dice, 10);
+        spa.scrub_since_last().unwrap();
+        finish(&spa);
+        let of_some = spa.scan().unwrap();
+        assert_eq!(of_some.min_txg.get(), of_all.max_txg.get() - 1);
+        assert!(of_some.examined.get() > 0);
+        assert!(of_some.examined.get() < of_all.examined.get() / 2);
+        // What one side lost of what is older is not noticed, and what it lost of the rest is.
+        spa.sync().unwrap();
+        scribble(&*disks[1]);
+        steps(&spa, &mut world, &mut dice, 10);
+        spa.scrub_since_last().unwrap();
+        finish(&spa);
+        let repaired = spa.scan().unwrap().processed.get();
+        spa.scrub().unwrap();
+        finish(&spa);
+        let scan = spa.scan().unwrap();
+        assert_eq!((scan.errors.get(), scan.min_txg.get()), (0, 0));
+        assert!(scan.processed.get() > repaired);
+        // A device that lacks older blocks gets them all the same.
+        let device = spa.parts().tree().devices()[1].clone();
+        let early = of_all.max_txg.get() / 2;
+        device.leaf().dirty_dtl(early..early + 1);
+        spa.scrub_since_last().unwrap();
+        assert!(spa.scan().unwrap().min_txg.get() < early);
+        finish(&spa);
+        assert!(!device.leaf().has_dtl());
+        world.compare(spa.parts().dsl()).unwrap();
+        spa.export().unwrap();
+        drop(spa);
+        assert_has_everything(disks[1].clone(), &world);
+    });
 }
 
 #[test]

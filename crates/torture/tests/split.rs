@@ -125,7 +125,11 @@ const HALF: &str = "disk1 hole() disk3";
 
 /// What the disks hold is what the world says, in each pool that is on them; returns whether there are two.
 fn check(disks: &[Arc<dyn Provider>], worlds: &[World]) -> bool {
-    let holds = |spa: &Spa| worlds.iter().any(|world| world.compare(spa.dsl()).is_ok());
+    let holds = |spa: &Spa| {
+        worlds
+            .iter()
+            .any(|world| world.compare(spa.parts().dsl()).is_ok())
+    };
     let old = open(find(disks, "tank").expect("the old pool"), false).unwrap();
     assert!(holds(&old), "the old pool holds something else");
     finish(&old);
@@ -133,10 +137,10 @@ fn check(disks: &[Arc<dyn Provider>], worlds: &[World]) -> bool {
     let of_old = shape(&old);
     // Later changes of the one are not seen in the other.
     let (mut world, mut dice) = (worlds.last().unwrap().clone(), Dice::new(5));
-    if world.compare(old.dsl()).is_ok() {
+    if world.compare(old.parts().dsl()).is_ok() {
         steps(&old, &mut world, &mut dice, 20);
         old.sync().unwrap();
-        world.compare(old.dsl()).unwrap();
+        world.compare(old.parts().dsl()).unwrap();
     }
     old.export().unwrap();
     drop(old);
@@ -148,7 +152,7 @@ fn check(disks: &[Arc<dyn Provider>], worlds: &[World]) -> bool {
     assert_eq!(shape(&half), HALF);
     assert!(half.spares().is_empty());
     assert!(
-        worlds[0].compare(half.dsl()).is_ok(),
+        worlds[0].compare(half.parts().dsl()).is_ok(),
         "the new pool holds something else"
     );
     finish(&half);
@@ -242,7 +246,7 @@ fn sim_zdb_finds_both_halves_clean() {
         for (disks, name, world) in [(&halves, "half", &then), (&rest, "tank", &world)] {
             pool::verify_with_zdb(disks, name);
             let spa = open(find(disks, name).unwrap(), true).unwrap();
-            world.compare(spa.dsl()).unwrap();
+            world.compare(spa.parts().dsl()).unwrap();
         }
         // The new pool can be written to, and named the split only until now.
         let found = find(&halves, "half").unwrap();
@@ -278,7 +282,7 @@ fn sim_a_split_that_fails_leaves_the_pool_whole() {
         assert_eq!(discover(&disks).pools.len(), 1);
         pool::verify_with_zdb(&disks, "tank");
         let spa = open(find(&disks, "tank").unwrap(), true).unwrap();
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
     });
 }
 
@@ -412,7 +416,7 @@ fn kernel_imports_both_halves_and_splits_again() {
         .unwrap();
     pool::create_fs(&spa, "tank/fs", &[]).unwrap();
     let (mut files, mut dice) = (torture::files::Files::default(), Dice::new(seed(45)));
-    let fs = zpl::mount::mount(spa.dsl(), "tank/fs", false).unwrap();
+    let fs = zpl::mount::mount(spa.parts().dsl(), "tank/fs", false).unwrap();
     for _ in 0..300 {
         files.step(&fs, &mut dice).unwrap();
     }
@@ -440,7 +444,7 @@ fn kernel_imports_both_halves_and_splits_again() {
         let spa = open(find(&disks, name).unwrap(), false).unwrap();
         finish(&spa);
         assert_eq!(spa.parts().tree().devices().len(), 2);
-        let fs = zpl::mount::mount(spa.dsl(), "tank/fs", false).unwrap();
+        let fs = zpl::mount::mount(spa.parts().dsl(), "tank/fs", false).unwrap();
         for n in (1..=50).filter(|_| name != "half") {
             let name = format!("kernel{n}");
             fs.unlink(fs.root(), name.as_bytes()).unwrap();

@@ -126,7 +126,7 @@ fn sweep_beside_work(layout: Layout, count: usize, kind: SweepKind, seed: u64) {
     }
     assert!(turns > 3, "{turns} txgs");
     assert_eq!(state(&spa, kind), Some(SweepState::Complete));
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     scrub(&spa);
     pool::assert_clean(&spa);
     if kind == SweepKind::Initialize {
@@ -151,7 +151,7 @@ fn sweep_beside_work(layout: Layout, count: usize, kind: SweepKind, seed: u64) {
     drop(spa);
     let spa = pool::open(&disks.providers, false).unwrap();
     assert_eq!(state(&spa, kind), Some(SweepState::Complete));
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     spa.export().unwrap();
     drop(spa);
     pool::verify_with_zdb(&disks.providers, "tank");
@@ -251,7 +251,7 @@ fn older_uberblocks_stay_valid(kind: SweepKind, seed: u64) {
         for (txg, world) in past.iter().filter(|(txg, _)| txg.0 + 2 >= newest.0) {
             let then = open_at(&images, *txg).unwrap();
             assert_eq!(then.uberblock().txg(), *txg);
-            let same = world.compare(then.dsl());
+            let same = world.compare(then.parts().dsl());
             same.unwrap_or_else(|e| panic!("SEED={seed}: txg {txg} at {newest}: {e}"));
             pool::assert_clean(&then);
             looked += 1;
@@ -307,7 +307,7 @@ impl Recording {
         let world = cuts::find(&self.worlds, &spa, n)?;
         let is_half = spa.is_sweeping(kind, None);
         finish(&spa, kind);
-        world.compare(spa.dsl())?;
+        world.compare(spa.parts().dsl())?;
         let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
         if !report.is_clean() {
             return Err(format!("findings: {:#?}", report.findings));
@@ -393,7 +393,7 @@ fn zdb_finds_each_state_of_sweeps_clean() {
             steps(&spa, &mut world, &mut dice, 1);
             spa.sync().unwrap();
         }
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         pool::assert_clean(&spa);
         assert_eq!(state(&spa, kind), then, "{kind:?} {action:?}");
         spa.export().unwrap();
@@ -564,7 +564,7 @@ fn the_kernel_ends_an_initialization_and_begins_one() {
     assert!(left > DISK_BYTES, "{left} bytes are left to do");
     start(&spa, kind);
     finish(&spa, kind);
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     scrub(&spa);
     pool::assert_clean(&spa);
     let (space, bare) = (spa.space(), bare_bytes(&spa));

@@ -395,7 +395,7 @@ fn record(change: &Change, seed: u64) -> Recording {
     worlds.push((world.clone(), Some(supply.commands())));
     finish(&spa);
     assert_eq!(shape(&spa), *change.outcomes.last().unwrap());
-    world.compare(spa.dsl()).unwrap();
+    world.compare(spa.parts().dsl()).unwrap();
     pool::assert_clean(&spa);
     spa.close().unwrap();
     Recording {
@@ -612,7 +612,7 @@ fn sim_what_is_attached_has_everything_in_the_end() {
         drop(spa);
         let spa = pool::open(&disks, false).unwrap();
         assert_eq!(shape(&spa), "disk2");
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         pool::assert_clean(&spa);
     });
 }
@@ -676,7 +676,7 @@ fn sim_a_missing_device_is_replaced() {
                 "raidz"
             };
             assert_eq!(shape(&spa), format!("{word}(disk4 disk1 disk2 disk3)"));
-            world.compare(spa.dsl()).unwrap();
+            world.compare(spa.parts().dsl()).unwrap();
             pool::assert_clean(&spa);
             spa.export().unwrap();
         }
@@ -697,7 +697,7 @@ fn sim_a_replacement_is_cancelled() {
         assert_eq!(shape(&spa), "mirror(disk0 disk1)");
         finish(&spa);
         steps(&spa, &mut world, &mut dice, 20);
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         pool::assert_clean(&spa);
     });
 }
@@ -734,7 +734,7 @@ fn zdb_finds_each_changed_tree_clean() {
         change(&spa, &disks);
         steps(&spa, &mut world, &mut dice, 30);
         finish(&spa);
-        world.compare(spa.dsl()).unwrap();
+        world.compare(spa.parts().dsl()).unwrap();
         spa.export().unwrap();
         drop(spa);
         let found = Zdb::verify(folder.path(), "tank");

@@ -129,6 +129,7 @@ impl VdevTree {
             config.offline_temporarily = false;
             // It lacks what a running resilver has already visited.
             config.resilver_txg = 0;
+            config.rebuild_txg = 0;
         });
         let name = provider.name().to_owned();
         open_device(&device, &top, provider);
@@ -171,7 +172,7 @@ impl VdevTree {
             vdev.stats().clear_errors();
             if vdev.kind().is_device() {
                 if !vdev.leaf().is_usable() {
-                    vdev.update(|config| config.resilver_txg = 0);
+                    vdev.update(|config| (config.resilver_txg, config.rebuild_txg) = (0, 0));
                 }
                 if vdev.leaf().state().0 == VdevState::Faulted {
                     vdev.update(|config| config.offline_temporarily = false);

@@ -15,7 +15,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use base::{Context, Error, ErrorKind, Guid, Result, Txg, VdevId};
@@ -36,8 +36,10 @@ pub struct VdevTree {
     writable: bool,
     syncing_txg: AtomicU64,
     workers: Mutex<Option<Arc<TaskQueue>>>,
-    /// Held during I/O to RAID-Zs; exclusively while sectors of one are moved.
+    /// Held during I/O to RAID-Zs, or to all vdevs while one is rebuilt; exclusively while sectors of a RAID-Z are
+    /// moved, or ranges rebuilt.
     still: RwLock<()>,
+    makes_way: AtomicBool,
 }
 
 impl VdevTree {
@@ -65,6 +67,7 @@ impl VdevTree {
             syncing_txg: AtomicU64::new(0),
             workers: Mutex::new(None),
             still: RwLock::new(()),
+            makes_way: AtomicBool::new(false),
         })
     }
 
@@ -173,19 +176,25 @@ impl VdevTree {
         }
     }
 
-    /// A top-level vdev for an I/O; what a RAID-Z has is not moved meanwhile.
+    /// A top-level vdev for an I/O; what a RAID-Z has is not moved meanwhile, and nothing is rebuilt.
     fn hold_top(&self, id: VdevId, offset: u64, len: u64) -> Result<(Held<'_>, Arc<Vdev>)> {
         let top = self.top_for_io(id, offset, len)?;
-        if !matches!(top.kind(), VdevKind::RaidZ { .. }) {
+        let is_moved = matches!(top.kind(), VdevKind::RaidZ { .. });
+        if !is_moved && !self.makes_way.load(Ordering::Acquire) {
             return Ok((None, top));
         }
         let still = self.still.read();
         Ok((Some(still), self.top_for_io(id, offset, len)?))
     }
 
-    /// Waits until no I/O to RAID-Zs is in flight, and holds it off.
+    /// Waits until no I/O that makes way is in flight, and holds it off.
     pub(crate) fn still(&self) -> &RwLock<()> {
         &self.still
+    }
+
+    /// Whether all I/O makes way, not only that to RAID-Zs.
+    pub(crate) fn makes_way(&self) -> &AtomicBool {
+        &self.makes_way
     }
 
     fn with_top<T>(

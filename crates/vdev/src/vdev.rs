@@ -268,12 +268,15 @@ impl Vdev {
         }
     }
 
-    /// Whether a usable device below missed blocks of this birth.
+    /// Whether a usable device below missed blocks of this birth, and is not to wait for the next resilver.
     #[must_use]
     #[doc(alias = "vdev_dtl_need_resilver")]
     pub fn needs_resilver(self: &Arc<Self>, birth: base::Txg) -> bool {
-        let mut leaves = self.leaves().iter().map(|device| device.leaf());
-        leaves.any(|leaf| leaf.is_usable() && leaf.missed(birth))
+        let lacks_it = |device: &Arc<Vdev>| {
+            let leaf = device.leaf();
+            leaf.is_usable() && leaf.missed(birth) && !device.config().resilver_deferred
+        };
+        self.leaves().iter().any(lacks_it)
     }
 
     /// Whether all data of this vdev can be read from the devices below for which `has_everything` is

@@ -9,6 +9,8 @@ pub enum Reason {
     Ok,
     /// A device is being resilvered.
     Resilvering,
+    /// A sequential resilver has ended, and no scrub since.
+    RebuildScrub,
     /// A device needs a resilver, which is deferred.
     AwaitingResilver,
     /// It was last used by another host.
@@ -105,6 +107,11 @@ impl Reason {
                 "A device is being resilvered. The pool stays usable meanwhile, with\n\
                  \tless redundancy than it will have.",
                 "Wait until the resilver is done.",
+            ),
+            Reason::RebuildScrub => (
+                "Devices were resilvered sequentially: no checksum was verified, and the pool\n\
+                 \twas not scrubbed since.",
+                "Verify all data with 'zpool scrub'.",
             ),
             Reason::AwaitingResilver => (
                 "Devices lack data that was written while they were away. The pool works\n\
@@ -249,6 +256,9 @@ pub fn diagnose(pool: &PoolStatus, is_import: bool) -> Reason {
     if scan.is_some_and(|scan| scan.function == ScanFunction::Resilver) {
         return Reason::Resilvering;
     }
+    if let Some(reason) = of_rebuilds(pool) {
+        return reason;
+    }
     if pool.is_foreign {
         return Reason::HostidMismatch;
     }
@@ -270,6 +280,27 @@ pub fn diagnose(pool: &PoolStatus, is_import: bool) -> Reason {
             Reason::Ok
         }
     })
+}
+
+/// What sequential resilvers are a reason for. While a scrub goes on there is nothing to be said of one that has ended.
+fn of_rebuilds(pool: &PoolStatus) -> Option<Reason> {
+    let in_state = |state| pool.rebuilds.iter().filter(move |each| each.state == state);
+    if in_state(ScanState::Scanning).next().is_some() {
+        return Some(Reason::Resilvering);
+    }
+    let ended = in_state(ScanState::Finished)
+        .map(|each| each.end_secs)
+        .max();
+    let ended = ended.filter(|ended| *ended > 0)?;
+    let is_older = match &pool.scan {
+        Some(scan) => {
+            scan.state == ScanState::Finished
+                && scan.function == ScanFunction::Scrub
+                && ended > scan.end_secs
+        }
+        None => true,
+    };
+    is_older.then_some(Reason::RebuildScrub)
 }
 
 fn has_problem(pool: &PoolStatus, ignores: bool, is_problem: &dyn Fn(&VdevStatus) -> bool) -> bool {

@@ -76,7 +76,7 @@ fn force_hint(candidate: &ImportCandidate<'_>) -> Option<&'static str> {
 
 fn what_is_wrong(reason: Reason, pool: &PoolStatus) -> Option<String> {
     let text = match reason {
-        Reason::Ok | Reason::AwaitingResilver => return None,
+        Reason::Ok | Reason::RebuildScrub | Reason::AwaitingResilver => return None,
         Reason::MissingDevR | Reason::MissingDevNr | Reason::BadGuidSum => {
             "One or more devices are missing from the system."
         }

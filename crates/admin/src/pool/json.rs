@@ -11,7 +11,7 @@ use crate::dedup::{DedupRow, DedupStatus};
 use crate::listing::{
     GetRequest, Item, JsonStyle, Style, json_document, json_numbers, json_properties,
 };
-use crate::number::{NumberStyle, Zone, date_time, nice_bytes, nice_number};
+use crate::number::{NumberStyle, Zone, date_time, nice_bytes, nice_number, nice_time};
 
 /// The role of a vdev: the `class` of its JSON object.
 #[derive(Clone, Copy)]
@@ -295,8 +295,15 @@ impl Writer<'_> {
             out.insert("msgid".to_owned(), json!(id));
             out.insert("moreinfo".to_owned(), json!(link));
         }
-        if pool.scan.is_some() {
-            out.insert("scan_stats".to_owned(), self.scan(pool));
+        let mut scan = match &pool.scan {
+            Some(scan) => self.scan(scan),
+            None => json!({}),
+        };
+        if !pool.rebuilds.is_empty() {
+            scan["rebuild_stats"] = self.rebuilds(pool);
+        }
+        if scan != json!({}) {
+            out.insert("scan_stats".to_owned(), scan);
         }
         if pool.removal.is_some() {
             out.insert("removal_stats".to_owned(), self.removal(pool));
@@ -549,8 +556,7 @@ impl Writer<'_> {
         }
     }
 
-    fn scan(&self, pool: &PoolStatus) -> Value {
-        let scan = pool.scan.as_ref().expect("the caller looked");
+    fn scan(&self, scan: &super::ScanStatus) -> Value {
         let function = match scan.function {
             ScanFunction::Scrub => "SCRUB",
             ScanFunction::Resilver => "RESILVER",
@@ -573,6 +579,50 @@ impl Writer<'_> {
             "issued_bytes_per_scan": self.bytes(scan.pass_issued_bytes),
             "issued": self.bytes(scan.issued_bytes),
         })
+    }
+
+    fn rebuilds(&self, pool: &PoolStatus) -> Value {
+        let mut out = Map::new();
+        for rebuild in &pool.rebuilds {
+            let mut tops = pool.root.children.iter();
+            let Some(top) = tops.find(|top| top.id == rebuild.vdev) else {
+                continue;
+            };
+            let name = top.name(super::NameStyle::default());
+            let state = match rebuild.state {
+                ScanState::Scanning => "ACTIVE",
+                ScanState::Canceled => "CANCELED",
+                ScanState::Finished => "COMPLETE",
+            };
+            let mut about = vdev_head(top, &name, Role::Class(top.class), self.json);
+            let values = [
+                ("state", json!(state)),
+                ("start_time", self.time(rebuild.start_secs)),
+                ("end_time", self.time(rebuild.end_secs)),
+                ("scan_time", self.span(rebuild.took_ms)),
+                ("scanned", self.bytes(rebuild.scanned_bytes)),
+                ("issued", self.bytes(rebuild.issued_bytes)),
+                ("rebuilt", self.bytes(rebuild.rebuilt_bytes)),
+                ("to_scan", self.bytes(rebuild.total_bytes)),
+                ("errors", self.count(rebuild.errors)),
+                ("pass_time", self.span(rebuild.pass_ms)),
+                ("pass_scanned", self.bytes(rebuild.pass_scanned_bytes)),
+                ("pass_issued", self.bytes(rebuild.pass_issued_bytes)),
+                ("pass_skipped", self.bytes(rebuild.pass_skipped_bytes)),
+            ];
+            about.extend(values.map(|(key, value)| (key.to_owned(), value)));
+            out.insert(name, Value::Object(about));
+        }
+        Value::Object(out)
+    }
+
+    /// A length of time.
+    fn span(&self, ms: u64) -> Value {
+        let ns = ms.saturating_mul(1_000_000);
+        match self.numbers {
+            NumberStyle::Exact => self.json.number(ns),
+            NumberStyle::Nice => json!(nice_time(ns)),
+        }
     }
 
     #[doc(alias = "raidz_expand_status_nvlist")]

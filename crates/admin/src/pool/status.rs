@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::{
     Activity, ActivityState, AllocClass, CLASSES, CheckpointStatus, ExpandStatus, NameStyle,
-    PoolStatus, RemovalStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState,
-    VdevStatus, diagnose, heading,
+    PoolStatus, RebuildStatus, RemovalStatus, ScanFunction, ScanState, ScanStatus, VdevAux,
+    VdevKind, VdevState, VdevStatus, diagnose, heading,
 };
 use crate::number::{NumberStyle, Zone, date_time, duration, nice_bytes, nice_number};
 
@@ -84,10 +84,7 @@ pub fn status(pool: &PoolStatus, request: &StatusRequest) -> String {
             "   see: https://openzfs.github.io/openzfs-docs/msg/{id}"
         );
     }
-    if let Some(scan) = &pool.scan {
-        push_scan(&mut out, scan, request);
-        push_scan_warning(&mut out, scan, pool.checkpoint.as_ref());
-    }
+    push_scans(&mut out, pool, request);
     if let Some(removal) = &pool.removal {
         push_removal(&mut out, pool, removal, request);
     }
@@ -115,6 +112,99 @@ pub fn status(pool: &PoolStatus, request: &StatusRequest) -> String {
         out += &crate::dedup::status(dedup, request.numbers == NumberStyle::Exact);
     }
     out
+}
+
+/// A scrub is always shown; of resilvers the one that goes on, or else the last one.
+#[doc(alias = "print_scan_status")]
+fn push_scans(out: &mut String, pool: &PoolStatus, request: &StatusRequest) {
+    let is_resilver = |scan: &&ScanStatus| scan.function == ScanFunction::Resilver;
+    let resilver = pool.scan.as_ref().filter(is_resilver);
+    let scrub = pool.scan.as_ref().filter(|scan| !is_resilver(scan));
+    if let Some(scrub) = scrub {
+        push_scan(out, scrub, request);
+    }
+    let is_going_on = |state| state == ScanState::Scanning;
+    let is_rebuilding = pool.rebuilds.iter().any(|each| is_going_on(each.state));
+    let ends = pool.rebuilds.iter().map(|each| each.end_secs);
+    let rebuilt_secs = ends.max().filter(|_| !is_rebuilding).unwrap_or(0);
+    match resilver {
+        Some(scan) if is_going_on(scan.state) => push_scan(out, scan, request),
+        Some(scan) if !is_rebuilding && scan.end_secs > rebuilt_secs => {
+            push_scan(out, scan, request);
+        }
+        _ if is_rebuilding || rebuilt_secs > 0 => {
+            let rebuilds = pool.rebuilds.iter();
+            rebuilds.for_each(|each| push_rebuild(out, pool, each, request));
+        }
+        _ => {}
+    }
+    if let Some(scan) = &pool.scan {
+        push_scan_warning(out, scan, pool.checkpoint.as_ref());
+    }
+}
+
+#[doc(alias = "print_rebuild_status_impl")]
+fn push_rebuild(
+    out: &mut String,
+    pool: &PoolStatus,
+    rebuild: &RebuildStatus,
+    request: &StatusRequest,
+) {
+    let vdev = pool.root.children.iter().find(|top| top.id == rebuild.vdev);
+    let name = vdev.map_or_else(String::new, |top| top.name(NameStyle::default()));
+    let when = |secs| date_time(secs, request.zone);
+    let rebuilt = nice_bytes(rebuild.rebuilt_bytes);
+    let _ = match rebuild.state {
+        ScanState::Finished => writeln!(
+            out,
+            "  scan: resilvered ({name}) {rebuilt} in {} with {} errors on {}",
+            duration(rebuild.took_ms / 1000),
+            rebuild.errors,
+            when(rebuild.end_secs)
+        ),
+        ScanState::Canceled => writeln!(
+            out,
+            "  scan: resilver ({name}) canceled on {}",
+            when(rebuild.end_secs)
+        ),
+        ScanState::Scanning => writeln!(
+            out,
+            "  scan: resilver ({name}) in progress since {}",
+            when(rebuild.start_secs)
+        ),
+    };
+    if rebuild.state != ScanState::Scanning {
+        return;
+    }
+    let rate = |bytes: u64| bytes / (rebuild.pass_ms + 1) * 1000;
+    let at_rate = |bytes: u64| match rate(bytes) {
+        0 => String::new(),
+        rate => format!(" at {}/s", nice_bytes(rate)),
+    };
+    let percent =
+        rebuild.scanned_bytes as f64 * 100.0 / rebuild.total_bytes.saturating_add(1) as f64;
+    let to_issue = rebuild
+        .total_bytes
+        .saturating_sub(rebuild.pass_skipped_bytes);
+    let _ = write!(
+        out,
+        "\t{} / {} scanned{}, {} / {} issued{}\n\t{rebuilt} resilvered, {:.2}% done",
+        nice_bytes(rebuild.scanned_bytes),
+        nice_bytes(rebuild.total_bytes),
+        at_rate(rebuild.pass_scanned_bytes),
+        nice_bytes(rebuild.issued_bytes),
+        nice_bytes(to_issue),
+        at_rate(rebuild.pass_issued_bytes),
+        percent.min(100.0)
+    );
+    let scan_rate = rate(rebuild.pass_scanned_bytes);
+    let left = rebuild.total_bytes.checked_sub(rebuild.scanned_bytes);
+    match left.filter(|_| scan_rate >= ESTIMATE_RATE_MIN) {
+        Some(left) => {
+            let _ = writeln!(out, ", {} to go", duration(left / scan_rate));
+        }
+        None => out.push_str(", no estimated completion time\n"),
+    }
 }
 
 #[doc(alias = "print_scan_scrub_resilver_status")]
@@ -484,6 +574,7 @@ impl Table<'_> {
                 out.push_str("  (resilvering)");
             }
             Some(_) => out.push_str("  (repairing)"),
+            None if vdev.rebuilt_bytes > 0 => out.push_str("  (resilvering)"),
             None if vdev.is_resilver_deferred => out.push_str("  (awaiting resilver)"),
             None => {}
         }

@@ -369,6 +369,83 @@ fn scans_tell_how_far_they_are() {
 }
 
 #[test]
+fn sequential_resilvers_tell_how_far_they_are() {
+    let mut pool = pools("status-scrubbed-j").remove(0);
+    let scrub_end = pool.scan.unwrap().end_secs;
+    let start = scrub_end + 60;
+    let going_on = RebuildStatus {
+        vdev: 0,
+        state: ScanState::Scanning,
+        start_secs: start,
+        end_secs: 0,
+        took_ms: 3000,
+        scanned_bytes: 30 << 20,
+        issued_bytes: 30 << 20,
+        rebuilt_bytes: 28 << 20,
+        total_bytes: 120 << 20,
+        errors: 0,
+        pass_ms: 999,
+        pass_scanned_bytes: 30 << 20,
+        pass_issued_bytes: 30 << 20,
+        pass_skipped_bytes: 0,
+    };
+    pool.rebuilds = vec![going_on];
+    pool.root.children[0].children[1].rebuilt_bytes = 1;
+    assert_eq!(diagnose(&pool, false), Reason::Resilvering);
+    let got = status(&pool, &request());
+    let when = |secs| date_time(secs, Zone::UTC);
+    let since = when(start);
+    let expected = format!(
+        "  scan: resilver (mirror-0) in progress since {since}\n\t30M / 120M scanned at 30.0M/s, 30M / 120M issued at \
+         30.0M/s\n\t28M resilvered, 25.00% done, 00:00:03 to go\n"
+    );
+    assert!(got.contains(&expected), "{got}");
+    assert!(got.contains("  scan: scrub repaired"), "{got}");
+    assert!(got.contains("  (resilvering)\n"), "{got}");
+    let said = status_json(&[pool.clone()], &request(), JsonStyle::default());
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let name = pool.name.clone();
+    let stats = &said["pools"][name]["scan_stats"]["rebuild_stats"]["mirror-0"];
+    let expected = [
+        ("vdev_type", "mirror"),
+        ("state", "ACTIVE"),
+        ("scan_time", "3s"),
+        ("scanned", "30M"),
+        ("rebuilt", "28M"),
+        ("to_scan", "120M"),
+        ("errors", "0"),
+        ("pass_time", "999ms"),
+        ("pass_skipped", "0B"),
+    ];
+    for (key, value) in expected {
+        assert_eq!(stats[key], value, "{key}: {stats}");
+    }
+    pool.rebuilds[0].state = ScanState::Finished;
+    pool.rebuilds[0].end_secs = start + 3;
+    pool.root.children[0].children[1].rebuilt_bytes = 0;
+    assert_eq!(diagnose(&pool, false), Reason::RebuildScrub);
+    let end = when(start + 3);
+    let expected =
+        format!("  scan: resilvered (mirror-0) 28M in 00:00:03 with 0 errors on {end}\n");
+    assert!(status(&pool, &request()).contains(&expected));
+    // A scrub that goes on, or a later one, is what was asked for.
+    pool.scan.as_mut().unwrap().state = ScanState::Scanning;
+    assert_ne!(diagnose(&pool, false), Reason::RebuildScrub);
+    pool.scan.as_mut().unwrap().state = ScanState::Finished;
+    pool.scan.as_mut().unwrap().end_secs = start + 4;
+    assert_ne!(diagnose(&pool, false), Reason::RebuildScrub);
+    // Of two kinds of resilvers the last one is shown.
+    pool.scan.as_mut().unwrap().function = ScanFunction::Resilver;
+    assert!(!status(&pool, &request()).contains("(mirror-0)"));
+    pool.scan.as_mut().unwrap().end_secs = start + 2;
+    assert!(status(&pool, &request()).contains(&expected));
+    pool.rebuilds[0].state = ScanState::Canceled;
+    let got = status(&pool, &request());
+    let expected = format!("  scan: resilver (mirror-0) canceled on {end}\n");
+    assert!(got.contains(&expected), "{got}");
+}
+
+#[test]
 fn removal_and_checkpoint() {
     let mut pool = pools("status-removed-j").remove(0);
     let removed = VdevStatus {

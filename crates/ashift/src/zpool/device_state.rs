@@ -12,7 +12,7 @@ use service::{Absence, Access, OpenPool, Rewind, Session};
 use super::devices::short_name;
 use super::list::name_style;
 use super::rewind::exclaim;
-use super::{Fail, Outcome, change_error, refuse_options, refuse_power};
+use super::{Fail, Outcome, change_error, refuse_power};
 
 /// The device that the user means: by guid, path, or the path without its folder.
 #[doc(alias = "zpool_find_vdev")]

@@ -13,12 +13,11 @@ use admin::number::{duration, nice_bytes};
 use service::{Scrubbed, Session};
 
 use super::list::{pool_names, repeated_code};
-use super::{Fail, Outcome, refuse_options};
+use super::{Fail, Outcome};
 use crate::caller::{Stream, caller};
 
 /// `zpool scrub`.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
-    refuse_options(args, "scrub", "C")?;
     if args.operands.is_empty() {
         return Err(Fail::Usage("missing pool name argument".into()));
     }
@@ -40,7 +39,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
 /// The requested operation.
 #[derive(Clone, Copy)]
 enum Wanted {
-    Scrub { is_thorough: bool },
+    Scrub { is_thorough: bool, since_last: bool },
     Errors,
     Stop,
     Pause,
@@ -48,7 +47,15 @@ enum Wanted {
 
 impl Wanted {
     fn of(args: &Parsed) -> Result<Wanted, Fail> {
-        let exclusive = [('s', "p"), ('s', "e"), ('p', "e"), ('e', "t")];
+        let exclusive = [
+            ('s', "p"),
+            ('s', "e"),
+            ('p', "e"),
+            ('e', "C"),
+            ('e', "t"),
+            ('p', "C"),
+            ('s', "C"),
+        ];
         for (one, other) in exclusive {
             if args.has(one) && other.chars().all(|other| args.has(other)) {
                 return Err(Fail::Usage(format!(
@@ -62,6 +69,7 @@ impl Wanted {
             () if args.has('e') => Wanted::Errors,
             () => Wanted::Scrub {
                 is_thorough: args.has('t'),
+                since_last: args.has('C'),
             },
         })
     }
@@ -82,17 +90,20 @@ fn scrub(session: &Session, name: &str, wanted: Wanted, waits: bool) -> Outcome<
             None => return Ok(0),
             scrubbed => scrubbed,
         },
-        Wanted::Scrub { is_thorough } => {
+        Wanted::Scrub {
+            is_thorough,
+            since_last,
+        } => {
             if pool.checkpoint()?.is_some() {
                 println!(
                     "warning: will not scrub state that belongs to the checkpoint of pool '{name}'"
                 );
             }
             if pool.is_kept() && !is_thorough && !waits {
-                pool.begin_scrub()?;
+                pool.begin_scrub(since_last)?;
                 return Ok(0);
             }
-            Some(pool.scrub(is_thorough)?)
+            Some(pool.scrub(is_thorough, since_last)?)
         }
     };
     if let Some(scrubbed) = &scrubbed {

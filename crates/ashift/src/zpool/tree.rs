@@ -15,8 +15,10 @@ use admin::vdev_spec::{
 };
 use base::{Error, ErrorKind, Guid};
 use phys::PropValue;
+use phys::feature::DEVICE_REBUILD;
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN};
 use service::{Access, Activity, OpenPool, PoolDevice, Session};
+use spa::{FeatureState, Resilver};
 use vdev::{Attach, TopSpec};
 use zio::AllocClass;
 
@@ -24,7 +26,7 @@ use super::create::{check_twice, leaf_facts, objections, pool_device, resolve, s
 use super::device_state::{CACHED, RESERVED, find_device, find_group, is_cache, is_free_spare};
 use super::devices::{Device, Purpose, is_distributed_spare, objection};
 use super::list::styles;
-use super::{Fail, Outcome, change_error, refuse_options};
+use super::{Fail, Outcome, change_error};
 
 /// Exit code of commands that return libzfs's -1.
 const FAILED: u8 = 255;
@@ -65,19 +67,20 @@ fn attach_or_replace(
     (name, old, new): (&String, &String, &String),
     attach: Attach,
 ) -> Outcome {
-    let (command, what) = match attach {
-        Attach::Side => ("attach", format!("cannot attach {new} to {old}")),
-        Attach::Replacement | Attach::Spare => {
-            ("replace", format!("cannot replace {old} with {new}"))
-        }
+    let what = match attach {
+        Attach::Side => format!("cannot attach {new} to {old}"),
+        Attach::Replacement | Attach::Spare => format!("cannot replace {old} with {new}"),
     };
     let given = given_ashift(args)?;
-    refuse_options(args, command, "s")?;
+    let resilver = match args.has('s') {
+        true => Resilver::Sequential,
+        false => Resilver::Healing,
+    };
     let pool = open(session, name, &what)?;
     if is_distributed_spare(new) && attach == Attach::Replacement {
-        use_distributed(&pool, old, new).map_err(|why| refused(&what, &why))?;
+        use_distributed(&pool, old, new, resilver).map_err(|why| refused(&what, &why))?;
         if args.has('w') {
-            pool.wait_for_scan()?;
+            wait_for_resilver(&pool)?;
         }
         session.finish_change(&pool, true)?;
         return Ok(());
@@ -104,20 +107,47 @@ fn attach_or_replace(
     }
     let beside = target(&pool, old, &device, attach).map_err(|why| refused(&what, &why))?;
     let device = pool_device(&device)?;
-    let attached = pool.attach(beside, &device, attach, ashift);
+    let attached = pool.attach(beside, &device, (attach, resilver), ashift);
     attached.map_err(|error| {
-        let is_log = is_log(&pool, beside) && error.kind() == ErrorKind::Unsupported;
-        let text = match is_log && attach == Attach::Replacement {
-            true => "cannot replace a log with a spare".to_owned(),
-            false => attach_text(&error, attach, new),
+        let is_unsupported = error.kind() == ErrorKind::Unsupported;
+        let text = match attach {
+            Attach::Replacement if is_unsupported && is_log(&pool, beside) => {
+                "cannot replace a log with a spare".to_owned()
+            }
+            _ if is_unsupported => unsupported_text(&pool, attach, resilver).to_owned(),
+            _ => attach_text(&error, attach, new),
         };
         refused(&what, &text)
     })?;
     if args.has('w') {
-        pool.wait_for_scan()?;
+        wait_for_resilver(&pool)?;
     }
     session.finish_change(&pool, true)?;
     Ok(())
+}
+
+/// Waits for the resilver, and not for the scrub after a sequential one.
+fn wait_for_resilver(pool: &OpenPool) -> Outcome {
+    if pool.is_rebuilding() {
+        pool.wait_for(&[Activity::Resilver], None)?;
+    } else {
+        pool.wait_for_scan()?;
+    }
+    Ok(())
+}
+
+/// Why a device cannot be attached there.
+fn unsupported_text(pool: &OpenPool, attach: Attach, resilver: Resilver) -> &'static str {
+    let is_sequential = resilver == Resilver::Sequential;
+    match attach {
+        Attach::Side if is_sequential && pool.feature(DEVICE_REBUILD) == FeatureState::Disabled => {
+            "device_rebuild feature must be enabled in order to use sequential reconstruction"
+        }
+        Attach::Replacement | Attach::Spare if is_sequential => {
+            "only mirror and dRAID vdevs support sequential reconstruction"
+        }
+        _ => wrong_target(attach),
+    }
 }
 
 /// The RAID-Z of this name.
@@ -147,15 +177,23 @@ fn widen(
 }
 
 /// Has a distributed spare take over for a device.
-fn use_distributed(pool: &OpenPool, old: &str, new: &str) -> Result<(), String> {
+fn use_distributed(
+    pool: &OpenPool,
+    old: &str,
+    new: &str,
+    resilver: Resilver,
+) -> Result<(), String> {
     let vdevs = pool.vdevs();
     let Some(beside) = find_device(&vdevs, old) else {
         return Err("no such device in pool".to_owned());
     };
     let spare = pool.distributed_spare(new);
     let spare = spare.ok_or_else(|| "no such device in pool".to_owned())?;
-    let attached = pool.attach_distributed(Guid(beside.guid), spare);
+    let attached = pool.attach_distributed_with(Guid(beside.guid), spare, resilver);
     attached.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported if resilver == Resilver::Sequential => {
+            unsupported_text(pool, Attach::Spare, resilver).to_owned()
+        }
         ErrorKind::Unsupported => {
             "dRAID spares can only replace child devices in their parent's dRAID vdev".to_owned()
         }
@@ -216,6 +254,7 @@ fn attach_text(error: &Error, attach: Attach, new: &str) -> String {
         ErrorKind::Unsupported => wrong_target(attach).to_owned(),
         ErrorKind::TooBig => "device is too small".to_owned(),
         ErrorKind::Busy => format!("{new} is busy"),
+        ErrorKind::Exists => error.context().to_owned(),
         ErrorKind::InvalidInput => {
             "The new device cannot have a higher alignment requirement than \
                                     the top-level vdev."

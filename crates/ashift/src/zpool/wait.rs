@@ -9,6 +9,7 @@
 
 use admin::getopt::Parsed;
 use admin::number::nice_number;
+use base::ErrorKind;
 use service::{Activity, OpenPool, Session};
 
 use super::list::{Repeat, pool_names, repeated_code, split_repeat, stamp, time_stamp};
@@ -135,6 +136,14 @@ pub(super) fn resilver(session: &Session, args: &Parsed) -> Outcome {
     let mut code = repeated_code(&args.operands);
     for name in &pool_names(session, &args.operands)? {
         let outcome = open(session, name).and_then(|pool| {
+            pool.restart_resilver()
+                .map_err(|error| match error.kind() {
+                    ErrorKind::Unsupported => {
+                        let why = error.context();
+                        Fail::Failed(format!("cannot restart resilver on {name}: {why}"))
+                    }
+                    _ => error.into(),
+                })?;
             pool.catch_up()?;
             session.finish(&pool)?;
             Ok(())

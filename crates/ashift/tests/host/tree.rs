@@ -137,8 +137,13 @@ fn wrong_commands_are_refused() {
     bench.fails("zpool replace tank {a}", 1, &in_use.replace("{b}", "{a}"));
     bench.fails(
         "zpool attach -s tank {a} {d}",
-        1,
-        "'zpool attach -s' is not supported yet",
+        255,
+        "cannot attach {d} to {a}: can only attach to mirrors and top-level disks",
+    );
+    bench.fails(
+        "zpool replace -s tank {a} {d}",
+        255,
+        "cannot replace {a} with {d}: only mirror and dRAID vdevs support sequential reconstruction",
     );
     bench.fails(
         "zpool attach nope {a} {d}",

@@ -49,6 +49,7 @@ impl Inner {
         let path = top.config().path.clone();
         let path = path.as_deref().unwrap_or("-");
         let text = format!("{} vdev (log) {path}", self.state.lock().name);
+        self.forget_rebuild(id, tx)?;
         self.tree.remove_top(id);
         self.space.remove_vdev(id);
         self.core.notify("vdev_remove_dev", Some(&top));

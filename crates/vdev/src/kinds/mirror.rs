@@ -15,6 +15,7 @@
 //! # Source
 //! OpenZFS `module/zfs/vdev_mirror.c`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::{BlockBuf, Buf, Result, Txg};
@@ -22,13 +23,14 @@ use phys::label::LABEL_START_SIZE;
 use zio::{Io, Priority, Purpose, RunBlock, ScrubReport};
 
 use super::health::{Outcome, count_elsewhere, no_copy, no_device};
+use super::rebuild::{PIECE_BYTES, pieces};
 use super::{KindOps, Node};
-use crate::Vdev;
 use crate::leaf::{Answer, Begun, begin_read, begin_write};
 use crate::stats::VdevStats;
+use crate::{Rebuilt, Vdev};
 
 /// `vdev_mirror_shift`: equally good devices take turns every 2 MiB.
-const TURN_SHIFT: u32 = 21;
+pub(super) const TURN_SHIFT: u32 = 21;
 
 /// A device, or several with the same bytes.
 #[doc(alias = "vdev_mirror_ops")]
@@ -122,6 +124,29 @@ impl KindOps for Mirror {
             Err(no_copy(outcomes))
         };
         outcomes.into_iter().enumerate().map(conclude).collect()
+    }
+
+    fn rebuild(&self, node: &Node<'_>, ranges: &[Range<u64>]) -> Rebuilt {
+        let mut done = Rebuilt::default();
+        if !node.is_any_rebuilt() {
+            return done;
+        }
+        let begin = |piece: Range<u64>| {
+            let len = (piece.end - piece.start) as usize;
+            (piece.start, len, node.begin_complete(piece.start, len))
+        };
+        let begun: Vec<_> = pieces(ranges, PIECE_BYTES).map(begin).collect();
+        let mut writes = Vec::new();
+        for (offset, len, begun) in begun {
+            let mut bytes = BlockBuf::scratch(len);
+            if node.end_complete(offset, &mut bytes, begun) {
+                writes.extend(node.begin_rebuilding(offset, &bytes, &mut done));
+            } else {
+                done.errors += 1;
+            }
+        }
+        node.end_rebuilding(writes, &mut done);
+        done
     }
 
     fn is_linear(&self) -> bool {
@@ -284,7 +309,7 @@ impl Node<'_> {
 }
 
 /// Where an offset is on the device. One that is below 0, wrapped around, is in the boot area.
-fn physical(offset: u64) -> u64 {
+pub(super) fn physical(offset: u64) -> u64 {
     offset.wrapping_add(LABEL_START_SIZE)
 }
 
@@ -331,7 +356,13 @@ impl Node<'_> {
         those.nth(turn % equal).or(best)
     }
 
-    fn read_device(&self, device: &Arc<Vdev>, io: &Io, offset: u64, buf: &mut [u8]) -> Result<()> {
+    pub(super) fn read_device(
+        &self,
+        device: &Arc<Vdev>,
+        io: &Io,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
         self.read_blocks(device, io, offset, buf, 1)
     }
 

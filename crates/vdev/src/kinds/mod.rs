@@ -20,6 +20,7 @@ mod health;
 mod indirect;
 mod mirror;
 mod raidz;
+mod rebuild;
 mod striped;
 
 use std::ops::Range;
@@ -29,7 +30,7 @@ use base::{Result, Txg, align_up};
 use phys::uberblock::UberblockPhys;
 use zio::{Io, RunBlock, ScrubReport};
 
-use crate::{Vdev, VdevConfig, VdevKind, VdevTree};
+use crate::{Rebuilt, Vdev, VdevConfig, VdevKind, VdevTree};
 use absent::Absent;
 use draid::Draid;
 use indirect::Indirect;
@@ -63,6 +64,17 @@ pub(crate) trait KindOps: Send + Sync {
         blocks: &[RunBlock],
         verify: &dyn Fn(usize, &[u8]) -> bool,
     ) -> Vec<Result<ScrubReport>>;
+
+    /// Makes ranges that are allocated right on the devices below that are rebuilt.
+    #[doc(alias = "vdev_op_rebuild_asize")]
+    fn rebuild(&self, node: &Node<'_>, ranges: &[Range<u64>]) -> Rebuilt {
+        let _ = node;
+        let errors = ranges.len() as u64;
+        Rebuilt {
+            errors,
+            ..Rebuilt::default()
+        }
+    }
 
     /// Whether the sectors of a block follow each other as its bytes do.
     fn is_linear(&self) -> bool;

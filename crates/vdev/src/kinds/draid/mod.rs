@@ -218,6 +218,13 @@ impl Layout for Draid {
         u64::from(self.shape.ndata) << ashift
     }
 
+    fn whole_row(&self, ashift: u32) -> Option<(u64, u64)> {
+        Some((
+            self.sector_row(ashift),
+            u64::from(self.shape.ndata) << ashift,
+        ))
+    }
+
     fn metaslab_align(&self, ashift: u32) -> u64 {
         self.sector_row(ashift)
     }

@@ -33,8 +33,9 @@ use phys::uberblock::UberblockPhys;
 use zio::{Io, Purpose, RunBlock, ScrubReport};
 
 use super::health::no_device;
+use super::rebuild::{PIECE_BYTES, pieces, rebuild_row};
 use super::{KindOps, Node};
-use crate::Vdev;
+use crate::{Rebuilt, Vdev};
 use read::{Stripe, Suspects};
 pub(super) use row::{Column, Layout, Order, Row, Rows, Shape};
 use strip::{Strip, Strips, cut, data_len, parity_of};
@@ -291,6 +292,26 @@ impl<L: Layout> KindOps for Striped<L> {
             })
         };
         blocks.iter().enumerate().map(scrub).collect()
+    }
+
+    fn rebuild(&self, node: &Node<'_>, ranges: &[Range<u64>]) -> Rebuilt {
+        let mut done = Rebuilt::default();
+        let shape = Self::shape(node, Txg(0));
+        let Some((row_bytes, data_bytes)) = self.0.whole_row(shape.ashift) else {
+            done.errors += ranges.len() as u64;
+            return done;
+        };
+        for piece in pieces(ranges, (PIECE_BYTES >> shape.ashift) * row_bytes) {
+            let bytes = (piece.end - piece.start) / row_bytes * data_bytes;
+            let is_whole = (piece.end - piece.start).is_multiple_of(row_bytes);
+            match self.rows(shape, piece.start, bytes as usize) {
+                Ok(rows) if is_whole => rows
+                    .iter()
+                    .for_each(|row| rebuild_row(node, row, self.0.nparity(), &mut done)),
+                _ => done.errors += 1,
+            }
+        }
+        done
     }
 
     fn is_linear(&self) -> bool {

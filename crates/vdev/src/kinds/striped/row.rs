@@ -192,6 +192,12 @@ pub(crate) trait Layout: Send + Sync {
         1 << ashift
     }
 
+    /// If all that is allocated are whole rows of sectors: the bytes of one, with parity, and those of data in it.
+    fn whole_row(&self, ashift: u32) -> Option<(u64, u64)> {
+        let _ = ashift;
+        None
+    }
+
     /// As [`KindOps::metaslab_align`](crate::kinds::KindOps::metaslab_align).
     fn metaslab_align(&self, ashift: u32) -> u64 {
         let _ = ashift;
