@@ -7,7 +7,8 @@ use base::{Error, Result};
 
 use crate::caller::caller;
 
-/// That of the holder that runs the command; otherwise `$ASHIFT_STATE`, `$XDG_STATE_HOME/ashift` or `~/.local/state/ashift`.
+/// That of the holder that runs the command; otherwise `$ASHIFT_STATE`,
+/// `$XDG_STATE_HOME/ashift` or `~/.local/state/ashift`.
 pub(crate) fn state_folder() -> PathBuf {
     if let Some(client) = caller().as_client() {
         return client.state.clone();

@@ -2,7 +2,8 @@
 //!
 //! # What it is
 //! The scan itself runs in the engine, whenever the pool is open for writing. If a session ends before it, it goes
-//! on in a pool that is kept open; otherwise the next session resumes it. Blocks that a scan could not read are in the pool's error log.
+//! on in a pool that is kept open; otherwise the next session resumes it. Blocks that a scan could not read are in
+//! the pool's error log.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_scan.c.

@@ -76,7 +76,7 @@ impl Request {
     /// Receives one.
     ///
     /// # Errors
-    /// As `read`; `InvalidData` for what is no request.
+    /// As `read`; `InvalidData` for what is not a request.
     pub(super) fn receive(from: &mut impl Read) -> io::Result<Request> {
         let mut len = [0; 4];
         from.read_exact(&mut len)?;
