@@ -533,10 +533,6 @@ const PARTIAL: &[([&str; 1], &[&str])] = &[
         &["clear [-nF] <pool> [device]"],
     ),
     (
-        ["scrub [-e | -s | -p | -C] [-w] <pool> ..."],
-        &["scrub [-e | -s | -p] [-w] <pool> ..."],
-    ),
-    (
         ["wait [-Hp] [-T d|u] [-t <activity>[,...]] <pool> [interval]"],
         &["wait [-t <activity>[,...]] <pool>"],
     ),

@@ -1,6 +1,7 @@
 //! Locks on the names of pools, and which of them a session holds.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, Result};
@@ -43,7 +44,8 @@ impl Held {
     /// Locks a pool's name, exclusively for a writer; waits while another session holds it.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`], naming the holder, after the time that the environment gives.
+    /// [`ErrorKind::Busy`], naming the session, after the time that the environment gives; at once if another process
+    /// keeps the pool open.
     pub(crate) fn lock(
         self: &Arc<Held>,
         pools: &Pools,
@@ -55,6 +57,11 @@ impl Held {
             Access::Read => LockMode::Shared,
             Access::Write => LockMode::Exclusive,
         };
+        if !pools.is_holder() && is_taken(&path, mode) && pools.have_holder() {
+            let text =
+                "pool is held by 'ashift serve', which began meanwhile: run the command again";
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
         let patience = Patience {
             wait_ns: self.wait_ns(pools, pool, u64::MAX),
             on_wait: &|what| pools.observer().waiting(what),
@@ -83,4 +90,14 @@ impl Held {
             wait_ns.min(OUT_OF_ORDER_NS)
         }
     }
+}
+
+/// Whether a lock cannot be taken now.
+pub(crate) fn is_taken(path: &Path, mode: LockMode) -> bool {
+    let patience = Patience {
+        wait_ns: 0,
+        on_wait: &|_| {},
+    };
+    let lock = FileLock::take(path, mode, "", &patience);
+    lock.is_err_and(|e| e.kind() == ErrorKind::Busy)
 }

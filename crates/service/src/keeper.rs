@@ -78,6 +78,7 @@ impl Pools {
     #[must_use]
     pub fn kept_by(mut self, keeper: Arc<Keeper>) -> Pools {
         self.keeper = Some(keeper);
+        self.is_holder = true;
         self
     }
 }
@@ -86,7 +87,8 @@ impl Keeper {
     /// One for the pools of a host. They are opened with the environment of `pools`, not with that of the session
     /// that happens to be the first.
     #[must_use]
-    pub fn new(pools: Pools) -> Arc<Keeper> {
+    pub fn new(mut pools: Pools) -> Arc<Keeper> {
+        pools.is_holder = true;
         Arc::new(Keeper {
             pools,
             held: Arc::default(),

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use base::{Error, Guid, Result};
 use dmu::{OnSuspend, SuspendEvent, SuspendSettings};
-use machine::World;
+use machine::{LockMode, World};
 use nvpair::NvList;
 use spa::{CacheFile, Host, Settings, Spa};
 
 use crate::environment::{Environment, Observer};
 use crate::facts::Facts;
+use crate::held::is_taken;
 use crate::keeper::Keeper;
 
 /// How long a session waits for failed devices to come back, in ns. Bounded, so that it does not hang
@@ -28,6 +29,8 @@ pub struct Pools {
     world: Arc<World>,
     environment: Environment,
     pub(crate) keeper: Option<Arc<Keeper>>,
+    /// Whether this process keeps pools open.
+    pub(crate) is_holder: bool,
 }
 
 impl Pools {
@@ -40,6 +43,7 @@ impl Pools {
             world,
             environment,
             keeper: None,
+            is_holder: false,
         }
     }
 
@@ -169,6 +173,22 @@ impl Pools {
             let text = format!("cannot open '{pool}': no such pool");
             Error::not_found(text)
         })
+    }
+
+    /// The file that the process which keeps the pools of `state` open has locked as long as it lives.
+    #[must_use]
+    pub fn holder_lock(state: &Path) -> PathBuf {
+        state.join("holder.lock")
+    }
+
+    /// Whether some process keeps pools open.
+    pub(crate) fn have_holder(&self) -> bool {
+        let lock = Pools::holder_lock(&self.state);
+        lock.exists() && is_taken(&lock, LockMode::Exclusive)
+    }
+
+    pub(crate) fn is_holder(&self) -> bool {
+        self.is_holder
     }
 
     /// What keeps them open between sessions, if anything does.

@@ -87,7 +87,3 @@ fn run(parsed: &Parsed) -> Outcome {
 fn socket(state: &Path) -> PathBuf {
     state.join("holder.sock")
 }
-
-fn lock(state: &Path) -> PathBuf {
-    state.join("holder.lock")
-}

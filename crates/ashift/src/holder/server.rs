@@ -17,13 +17,13 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix,
     SocketType, recvmsg,
 };
-use service::Keeper;
+use service::{Keeper, Pools};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::client::check_place;
 use super::request::{Request, Run, VERSION};
-use super::{lock, socket};
+use super::socket;
 use crate::background;
 use crate::caller::{self, Caller, Client};
 use crate::failure::{Fail, Outcome};
@@ -99,7 +99,12 @@ fn only_one(state: &Path) -> Result<FileLock> {
         wait_ns: 0,
         on_wait: &|_| {},
     };
-    let lock = FileLock::take(&lock(state), LockMode::Exclusive, "the pools", &patience);
+    let lock = FileLock::take(
+        &Pools::holder_lock(state),
+        LockMode::Exclusive,
+        "the pools",
+        &patience,
+    );
     lock.map_err(|e| match e.kind() {
         ErrorKind::Busy => Error::new(ErrorKind::Busy, format!("the pools are held already: {e}")),
         _ => e,

@@ -26,8 +26,10 @@ impl Holder {
     fn start(bench: &Bench) -> Holder {
         let child = bench.command("serve").stderr(Stdio::piped()).spawn();
         let holder = Holder(child.unwrap());
+        // That of one that was killed is there, but nobody listens.
+        let socket = bench.state().join("holder.sock");
         wait_until("the holder listens", || {
-            bench.state().join("holder.sock").exists()
+            UnixStream::connect(&socket).is_ok()
         });
         // It answers when its pools are open.
         bench.ok("zpool list");
@@ -182,7 +184,7 @@ fn a_command_ends_with_its_client() {
         "zpool iostat tank 1",
         "cp - tank/x:/f",
         "dd of=tank/x:/g",
-        "dd if=/dev/zero of=tank/x:/h bs=4k",
+        "dd if=/dev/zero of=/dev/null bs=4k",
     ] {
         let mut child = piped(&bench, command);
         std::thread::sleep(Duration::from_millis(300));
@@ -354,6 +356,26 @@ fn there_is_one_holder_and_it_serves_its_user_alone() {
     assert!(
         said.contains("a symbolic link, which is not followed"),
         "{said}"
+    );
+}
+
+#[test]
+fn a_command_that_began_before_the_holder_does_not_wait_for_it() {
+    let bench = Bench::new(&["a"]);
+    bench.ok("zpool create tank {a}");
+    let locked = |name: &str| {
+        let patience = machine::Patience {
+            wait_ns: 0,
+            on_wait: &|_| {},
+        };
+        let path = bench.state().join(name);
+        machine::FileLock::take(&path, machine::LockMode::Exclusive, "", &patience).unwrap()
+    };
+    let _locks = [locked("holder.lock"), locked("locks/tank.lock")];
+    bench.fails(
+        "zpool export tank",
+        1,
+        "cannot open 'tank': pool is held by 'ashift serve', which began meanwhile: run the command again",
     );
 }
 
