@@ -232,7 +232,6 @@ fn what_takes_long_goes_on_after_the_command() {
         status.contains("mirror-0") && status.contains("resilvered"),
         "{status}"
     );
-    bench.ok("zpool initialize -w tank");
     bench.ok("zfs destroy tank/x");
     wait_until("its space is free", || {
         bench
@@ -240,6 +239,7 @@ fn what_takes_long_goes_on_after_the_command() {
             .lines()
             .all(|n| n.parse::<u64>().unwrap() < 5 << 20)
     });
+    bench.ok("zpool initialize -w tank");
     bench.ok("zpool export tank");
     bench.ok("zpool import -d {dir} tank");
     assert!(is_open(&bench, "tank"), "an imported pool is held as well");
