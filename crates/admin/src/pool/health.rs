@@ -177,8 +177,8 @@ impl Reason {
             Reason::FaultedDevR => (
                 "Devices are faulted after persistent errors. The pool works on without\n\
                  \tthem, with less redundancy.",
-                "Mark the devices as good with 'zpool clear', or replace them on an\n\
-                 \tOpenZFS system: 'zpool replace' is not there yet.",
+                "Mark the devices as good with 'zpool clear', or replace them with\n\
+                 \t'zpool replace'.",
             ),
             Reason::MissingDevR => (
                 "Devices cannot be opened. The pool works on without them, with less\n\
