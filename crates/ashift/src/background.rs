@@ -49,7 +49,7 @@ pub(crate) fn ready(log: Option<&Path>) -> Result<()> {
     Ok(done.map_err(std::io::Error::from)?)
 }
 
-/// Starts this program in the background and waits until it is ready. `lead`: what its errors begin with.
+/// Starts this program in the background and waits until it is ready; what it has said by then is said here. `lead`: what its errors begin with.
 pub(crate) fn start(words: &[impl AsRef<OsStr>], lead: &str) -> Result<()> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(words)
@@ -62,12 +62,13 @@ pub(crate) fn start(words: &[impl AsRef<OsStr>], lead: &str) -> Result<()> {
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut line)?;
     }
-    if line.trim() == READY {
-        return Ok(());
-    }
     let mut text = String::new();
     if let Some(mut stderr) = child.stderr.take() {
         stderr.read_to_string(&mut text)?;
+    }
+    if line.trim() == READY {
+        eprint!("{text}");
+        return Ok(());
     }
     child.wait()?;
     // Messages about waiting precede the error.

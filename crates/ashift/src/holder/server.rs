@@ -68,17 +68,25 @@ pub(super) fn serve(state: &Path, names: &[String]) -> Outcome {
         background::leave_session()?;
     }
     let pools = session::pools_of_host(state.clone())?;
-    let names = match names {
-        [] => pools.names()?,
-        names => names.to_vec(),
-    };
+    let imported = pools.names()?;
     let holder = Arc::new(Holder {
         keeper: Keeper::new(pools),
         state,
         commands: Mutex::default(),
         ended: Condvar::new(),
     });
-    holder.open(&names)?;
+    let wanted = if names.is_empty() { &imported } else { names };
+    for name in wanted {
+        match holder.keeper.keep(name) {
+            Ok(()) => {}
+            // One that cannot be opened does not keep the others from being held, unless it was asked for.
+            Err(error) if names.is_empty() => eprintln!("ashift serve: {error}"),
+            Err(error) => {
+                holder.stop()?;
+                return Err(error.into());
+            }
+        }
+    }
     stop_at_signals(&holder)?;
     if background::is_background() {
         background::ready(Some(&holder.state.join("holder.log")))?;
@@ -145,10 +153,6 @@ fn stop_at_signals(holder: &Arc<Holder>) -> Result<()> {
 }
 
 impl Holder {
-    fn open(&self, names: &[String]) -> Result<()> {
-        names.iter().try_for_each(|name| self.keeper.keep(name))
-    }
-
     fn commands(&self) -> MutexGuard<'_, Commands> {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -395,6 +395,17 @@ fn a_holder_in_the_background_keeps_the_pools_it_is_told() {
     assert!(is_open(&bench, "two"), "used once, and held from then on");
     bench.ok("serve --stop");
     assert!(!is_open(&bench, "one") && !is_open(&bench, "two"));
+    // Without names a pool whose devices are gone keeps none of the others from being held.
+    std::fs::rename(bench.path("b"), bench.path("away")).unwrap();
+    let (code, _, said) = bench.run("serve --background");
+    assert!(
+        code == 0 && said.starts_with("ashift serve: cannot open 'two'"),
+        "{said}"
+    );
+    assert!(is_open(&bench, "one"));
+    let (code, list, _) = bench.run("zpool list -H -o name,health");
+    assert_eq!((code, list.as_str()), (0, "one\tONLINE\ntwo\tUNAVAIL\n"));
+    bench.ok("serve --stop");
     let (code, _, said) = bench.run("serve --background three");
     assert_eq!(
         (code, said.as_str()),
