@@ -323,7 +323,7 @@ fn usage_and_names() {
     assert_eq!(bench.run("zpool nosuch").0, 2);
     assert_eq!(bench.run("zpool create -h").0, 2);
     assert_eq!(bench.run("zpool create --help").0, 0);
-    bench.fails("zpool events", 1, "'zpool events' is not supported yet");
+    bench.fails("zpool prefetch", 1, "'zpool prefetch' is not supported yet");
     let reserved = "cannot create 'mirror': name is reserved\npool name may have been omitted";
     bench.fails("zpool create mirror {a}", 1, reserved);
     let long = "x".repeat(256);

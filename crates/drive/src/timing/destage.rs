@@ -149,8 +149,10 @@ impl Disk {
             let sectors = run.range.end - run.range.start;
             let access = self.access(now, run.range.start, sectors, true);
             let both = run.head && run.tail && sectors <= 2;
-            if run.hole || both {
+            if both {
                 self.tell_rewriting(&access);
+            } else if run.hole {
+                self.tell_holes(extent..run.extents, &access);
             } else {
                 self.tell_ends(&run, &access);
             }
@@ -161,6 +163,35 @@ impl Disk {
         }
         self.state.statistics.write_passes += 1;
         now
+    }
+
+    /// Reports the partial sectors of a run of several ranges.
+    fn tell_holes(&mut self, extents: std::ops::Range<usize>, access: &Access) {
+        let per = self.limits.per;
+        let ranges = &self.state.write_cache.flying[extents];
+        let mut partial = Vec::new();
+        for (n, range) in ranges.iter().enumerate() {
+            let goes_on = |at: usize| ranges.get(at).is_some_and(|next| next.start == range.end);
+            let continues = n > 0 && ranges[n - 1].end == range.start;
+            if !continues && !range.start.is_multiple_of(per) {
+                partial.push(range.start / per);
+            }
+            if !goes_on(n + 1) && !range.end.is_multiple_of(per) {
+                partial.push(range.end / per);
+            }
+        }
+        partial.dedup();
+        let place = self.mechanics.geometry.locate(access.sector);
+        for sector in partial {
+            let before = sector - access.sector;
+            self.tell_rewriting(&Access {
+                sector,
+                sectors: 1,
+                from: access.from + self.mechanics.pass_ns(&place, before),
+                until: access.from + self.mechanics.pass_ns(&place, before + 1),
+                ..*access
+            });
+        }
     }
 
     /// Reports the partial sectors at the ends of a longer run.

@@ -297,6 +297,34 @@ proptest! {
 }
 
 #[test]
+fn sim_two_writes_with_a_hole_between_them_ruin_no_sector_that_one_covers() {
+    let write = |lba, sectors, fua| Step::Write {
+        lba,
+        sectors,
+        fill: 0,
+        fua,
+        queued: false,
+    };
+    let steps = vec![
+        Step::Crash,
+        write(0, 1, false),
+        write(131, 30, false),
+        write(162, 1, false),
+        write(78, 3, true),
+        write(0, 3, false),
+        write(0, 33, false),
+        Step::Read {
+            lba: 0,
+            sectors: 2,
+            queued: false,
+        },
+        write(0, 1, false),
+        Step::PowerCut { seed: 0 },
+    ];
+    run(&wd20ears(), 0, steps).unwrap();
+}
+
+#[test]
 fn sim_every_subset_of_unflushed_writes_may_survive() {
     let mut seen = std::collections::BTreeSet::new();
     for cut in 0..150 {
