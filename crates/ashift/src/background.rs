@@ -49,7 +49,8 @@ pub(crate) fn ready(log: Option<&Path>) -> Result<()> {
     Ok(done.map_err(std::io::Error::from)?)
 }
 
-/// Starts this program in the background and waits until it is ready; what it has said by then is said here. `lead`: what its errors begin with.
+/// Starts this program in the background and waits until it is ready; what it has said by then is said here.
+/// `lead`: what its errors begin with.
 pub(crate) fn start(words: &[impl AsRef<OsStr>], lead: &str) -> Result<()> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(words)
