@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use base::{BlkId, Result};
+use base::{BlkId, Result, Txg};
 use geom::Provider;
 use geom::disk::OpenMode;
 use phys::feature;
@@ -353,4 +353,26 @@ pub fn places(fs: &Filesystem, name: &str) -> Vec<Range<u64>> {
         start..start + bp.psize()
     };
     (0..=dnode.maxblkid().0).map(place).collect()
+}
+
+/// Opens the pool on these devices as it was in a txg, to read it.
+///
+/// # Errors
+/// As [`Spa::import`].
+///
+/// # Panics
+/// When there is no pool.
+pub fn open_at(disks: &[Arc<dyn Provider>], txg: Txg) -> Result<Spa> {
+    let found = discover(disks).pools.into_iter().next();
+    Spa::import(ImportOptions {
+        found: found.expect("a pool is on these devices"),
+        new_name: None,
+        readonly: true,
+        rewinds: false,
+        max_txg: Some(txg),
+        force: true,
+        gives_up_logs: false,
+        host: host(),
+        settings: settings(),
+    })
 }

@@ -11,13 +11,12 @@ use geom::Provider;
 use phys::PropValue;
 use phys::label::LABEL_START_SIZE;
 use phys::scan::DSS_FINISHED;
-use spa::{ImportOptions, Settings, Spa};
+use spa::{Settings, Spa};
 use torture::careless::{Disks, GARBAGE};
 use torture::cuts::{self, Step};
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
-use vdev::import::discover;
 
 const DISK_BYTES: u64 = 64 << 20;
 const CUTS: u64 = 40;
@@ -128,21 +127,6 @@ fn sim_what_was_freed_is_deleted() {
     }
 }
 
-/// Opens the pool as it was in a txg.
-fn open_at(disks: &[Arc<dyn Provider>], txg: Txg) -> base::Result<Spa> {
-    Spa::import(ImportOptions {
-        found: discover(disks).pools.into_iter().next().unwrap(),
-        new_name: None,
-        readonly: true,
-        rewinds: false,
-        max_txg: Some(txg),
-        force: true,
-        gives_up_logs: false,
-        host: pool::host(),
-        settings: pool::settings(),
-    })
-}
-
 /// Also while nothing changes: the two uberblocks on disk before the last one lead to what they had.
 #[test]
 fn sim_older_uberblocks_stay_valid() {
@@ -170,7 +154,7 @@ fn sim_older_uberblocks_stay_valid() {
             }
             let images = disks.snapshots();
             for (txg, world) in past.iter().filter(|(at, _)| at.0 + 2 >= txg.0) {
-                let then = open_at(&images, *txg).unwrap();
+                let then = pool::open_at(&images, *txg).unwrap();
                 assert_eq!(then.uberblock().txg(), *txg);
                 let same = world.compare(then.parts().dsl());
                 same.unwrap_or_else(|e| panic!("SEED={seed}: txg {txg}: {e}"));

@@ -15,15 +15,12 @@ use oracle::vm::Guest;
 use oracle::{Zdb, have_zdb};
 use phys::label::LABEL_START_SIZE;
 use phys::scan::DSS_FINISHED;
-use spa::{
-    ImportOptions, Settings, Spa, SweepAction, SweepKind, SweepRefusal, SweepState, TrimOptions,
-};
+use spa::{Settings, Spa, SweepAction, SweepKind, SweepRefusal, SweepState, TrimOptions};
 use torture::careless::Disks;
 use torture::cuts::{self, Step};
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
-use vdev::import::discover;
 
 const DISK_BYTES: u64 = 64 << 20;
 const CUTS: u64 = 40;
@@ -215,21 +212,6 @@ fn sim_only_free_space_is_deleted_on_draid() {
     });
 }
 
-/// Opens the pool as it was in a txg.
-fn open_at(disks: &[Arc<dyn Provider>], txg: Txg) -> base::Result<Spa> {
-    Spa::import(ImportOptions {
-        found: discover(disks).pools.into_iter().next().unwrap(),
-        new_name: None,
-        readonly: true,
-        rewinds: false,
-        max_txg: Some(txg),
-        force: true,
-        gives_up_logs: false,
-        host: pool::host(),
-        settings: pool::settings(),
-    })
-}
-
 /// The two uberblocks before the last one lead to what they had.
 fn older_uberblocks_stay_valid(kind: SweepKind, seed: u64) {
     let disks = Disks::new(2, DISK_BYTES);
@@ -249,7 +231,7 @@ fn older_uberblocks_stay_valid(kind: SweepKind, seed: u64) {
         let newest = past[2].0;
         let images = disks.snapshots();
         for (txg, world) in past.iter().filter(|(txg, _)| txg.0 + 2 >= newest.0) {
-            let then = open_at(&images, *txg).unwrap();
+            let then = pool::open_at(&images, *txg).unwrap();
             assert_eq!(then.uberblock().txg(), *txg);
             let same = world.compare(then.parts().dsl());
             same.unwrap_or_else(|e| panic!("SEED={seed}: txg {txg} at {newest}: {e}"));
