@@ -170,22 +170,47 @@ fn receive_descriptor(socket: &UnixStream) -> Option<OwnedFd> {
     })
 }
 
-/// Unmounts `directory`.
-pub(crate) fn unmount(directory: &Path, flags: UnmountFlags) -> Result<()> {
-    let outcome = rustix::mount::unmount(directory, flags);
-    let Err(errno) = outcome else {
+/// How to unmount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unmount {
+    /// Unless it is in use.
+    Idle,
+    /// Programs that use it get errors.
+    Force,
+    /// Programs that use it go on with what they have open.
+    Detach,
+}
+
+/// Unmounts a directory. With `force`, also while it is in use: those who use it get errors.
+///
+/// # Errors
+/// `Busy` while programs use it; what the host says.
+pub fn unmount(directory: &Path, force: bool) -> Result<()> {
+    unmount_with(
+        directory,
+        if force { Unmount::Force } else { Unmount::Idle },
+    )
+}
+
+pub(crate) fn unmount_with(directory: &Path, how: Unmount) -> Result<()> {
+    let flags = match how {
+        Unmount::Idle => UnmountFlags::NOFOLLOW,
+        Unmount::Force => UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW,
+        Unmount::Detach => UnmountFlags::DETACH | UnmountFlags::NOFOLLOW,
+    };
+    let Err(errno) = rustix::mount::unmount(directory, flags) else {
         return Ok(());
     };
     if errno == Errno::PERM {
-        let is_lazy = flags.contains(UnmountFlags::DETACH);
+        let lazy = [&[][..], &["-z"]][usize::from(how != Unmount::Idle)];
         for helper in HELPERS {
             let mut command = Command::new(helper);
-            command.args(["-u", "-q"]);
-            if is_lazy {
-                command.arg("-z");
-            }
-            let done = command.arg("--").arg(directory).status();
-            match done {
+            command
+                .args(["-u", "-q"])
+                .args(lazy)
+                .arg("--")
+                .arg(directory);
+            match command.status() {
                 Ok(status) if status.success() => return Ok(()),
                 Ok(_) => return Err(Error::new(ErrorKind::Busy, "it is in use")),
                 Err(_) => {}

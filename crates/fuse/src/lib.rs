@@ -39,5 +39,6 @@ mod options;
 mod requests;
 mod session;
 
+pub use device::unmount;
 pub use mounted::{Mounted, mount};
 pub use options::{MountOptions, Snapshots};

@@ -4,11 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, Result};
-use rt::JoinHandle;
-use rustix::mount::UnmountFlags;
 use zpl::mount::Mount;
 
-use crate::device::{self, Device};
+use crate::device::{self, Device, Unmount};
 use crate::options::{MountOptions, Snapshots};
 use crate::session::Session;
 
@@ -16,7 +14,6 @@ use crate::session::Session;
 pub struct Mounted {
     directory: PathBuf,
     session: Arc<Session>,
-    served: rt::Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Mounts `files` on `directory`; returns once it can be used.
@@ -36,13 +33,8 @@ pub fn mount(
     }
     let device = Device::mount(&directory, options).within(name)?;
     let session = Arc::new(Session::begin(device, files, snapshots, options).within(name)?);
-    let serving = Arc::clone(&session);
-    let served = rt::spawn("fuse", move || serving.serve());
-    Ok(Mounted {
-        directory,
-        session,
-        served: rt::Mutex::new(Some(served)),
-    })
+    session.serve();
+    Ok(Mounted { directory, session })
 }
 
 impl Mounted {
@@ -67,23 +59,14 @@ impl Mounted {
             return Ok(());
         }
         let name = || self.directory.display().to_string();
-        let flags = if force {
-            UnmountFlags::FORCE | UnmountFlags::DETACH
-        } else {
-            UnmountFlags::empty()
-        };
-        device::unmount(&self.directory, flags).within(name)?;
+        device::unmount(&self.directory, force).within(name)?;
         self.wait();
         Ok(())
     }
 
-    /// Waits until it is no longer mounted.
+    /// Waits until it is no longer mounted, and nothing here uses the data set any more.
     pub fn wait(&self) {
         self.session.wait();
-        if let Some(served) = self.served.lock().take() {
-            // A thread that panicked has said so.
-            let _ = served.try_join();
-        }
     }
 
     /// Changes what can be changed of a mount: whether it is read-only, `exec`, `setuid`, `devices`, `atime`. Needs root.
@@ -113,7 +96,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if self.is_mounted() {
             // Those who use it go on; if the host refuses, it stays.
-            let _ = device::unmount(&self.directory, UnmountFlags::DETACH);
+            let _ = device::unmount_with(&self.directory, Unmount::Detach);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Error, ErrorKind, Result};
 use dmu::Content;
-use rt::{Condvar, Mutex};
+use rt::{Condvar, JoinHandle, Mutex};
 use zerocopy::{FromBytes, IntoBytes};
 use zpl::mount::Mount;
 
@@ -57,6 +57,7 @@ struct Threads {
     all: usize,
     idle: usize,
     has_ended: bool,
+    handles: Vec<JoinHandle<()>>,
 }
 
 impl Session {
@@ -96,10 +97,17 @@ impl Session {
         Ok(session)
     }
 
-    /// Answers requests until it is unmounted.
+    /// Begins to answer requests, until it is unmounted.
     pub(crate) fn serve(self: &Arc<Session>) {
-        self.threads.lock().all = 1;
-        Arc::clone(self).work();
+        self.spawn(&mut self.threads.lock());
+    }
+
+    /// Starts one more thread.
+    fn spawn(self: &Arc<Session>, threads: &mut Threads) {
+        threads.all += 1;
+        threads.handles.retain(|thread| !thread.is_finished());
+        let next = Arc::clone(self);
+        threads.handles.push(rt::spawn("fuse", move || next.work()));
     }
 
     fn work(self: Arc<Session>) {
@@ -127,10 +135,7 @@ impl Session {
                 return;
             };
             if threads.idle == 0 && threads.all < THREADS_MAX {
-                threads.all += 1;
-                let next = Arc::clone(&self);
-                // It ends by itself, when it is not needed or when it is unmounted.
-                let _detached = rt::spawn("fuse", move || next.work());
+                self.spawn(&mut threads);
             }
             drop(threads);
             self.take(&buffer[..len]);
@@ -190,11 +195,17 @@ impl Session {
         self.is_unmounted.load(Ordering::Acquire)
     }
 
-    /// Waits until it is unmounted and all requests are answered.
+    /// Waits until it is unmounted, all requests are answered, and all threads have ended.
     pub(crate) fn wait(&self) {
         let mut threads = self.threads.lock();
         self.ended
             .wait_while(&mut threads, |threads| !threads.has_ended);
+        let handles = std::mem::take(&mut threads.handles);
+        drop(threads);
+        for handle in handles {
+            // A thread that panicked has said so.
+            let _ = handle.try_join();
+        }
     }
 
     pub(crate) fn set_options(&self, options: &MountOptions) {
