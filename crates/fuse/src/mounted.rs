@@ -85,11 +85,6 @@ impl Mounted {
     pub fn close_snapshot(&self, name: &str) -> Result<()> {
         self.session.close_snapshot(name)
     }
-
-    /// Waits until the kernel knows what was changed so far beside the mount.
-    pub fn settle(&self) {
-        self.session.settle();
-    }
 }
 
 impl Drop for Mounted {

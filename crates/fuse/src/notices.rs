@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //! [`zpl`] tells of every change. Those that a request of this mount makes the kernel knows already. Of the others a
-//! thread tells it, in order; [`Notices::settle`] waits for that.
+//! thread tells it, in order; [`zpl::Watcher::settle`] waits for that.
 //!
 //! # Concurrency
 //! Telling the kernel waits for its locks, which it may hold while a request is worked on: so it is done without any lock of
@@ -104,14 +104,6 @@ impl Notices {
         });
     }
 
-    /// Waits until all notices are given.
-    pub(crate) fn settle(&self) {
-        let mut queue = self.shared.queue.lock();
-        self.shared.changed.wait_while(&mut queue, |queue| {
-            !queue.has_ended && (queue.is_telling || !queue.waiting.is_empty())
-        });
-    }
-
     /// It is unmounted.
     pub(crate) fn end(&self) {
         self.shared.queue.lock().has_ended = true;
@@ -123,9 +115,9 @@ impl Notices {
     }
 }
 
-impl Watcher {
-    /// Notes a change, unless a request of this mount made it; whether to go on watching.
-    pub(crate) fn see(&self, seen: Seen<'_>) -> bool {
+impl zpl::Watcher for Watcher {
+    /// Notes a change, unless a request of this mount made it.
+    fn see(&self, seen: Seen<'_>) -> bool {
         if OWN.get() == Arc::as_ptr(&self.shared) as usize {
             return true;
         }
@@ -146,9 +138,21 @@ impl Watcher {
             },
         })
     }
+
+    fn settle(&self) {
+        self.shared.settle();
+    }
 }
 
 impl Shared {
+    /// Waits until all notices are given.
+    fn settle(&self) {
+        let mut queue = self.queue.lock();
+        self.changed.wait_while(&mut queue, |queue| {
+            !queue.has_ended && (queue.is_telling || !queue.waiting.is_empty())
+        });
+    }
+
     /// Whether the mount is still there.
     fn push(&self, notice: Notice) -> bool {
         let mut queue = self.queue.lock();

@@ -220,13 +220,8 @@ impl Session {
     /// Tells the kernel of what is changed beside the mount from now on.
     fn watch(&self) {
         let live = self.nodes.live();
-        let watching = self.notices.watcher(live);
-        live.files().watch(Box::new(move |seen| watching.see(seen)));
-    }
-
-    /// Waits until the kernel knows what was changed so far beside the mount.
-    pub(crate) fn settle(&self) {
-        self.notices.settle();
+        let watcher = self.notices.watcher(live);
+        live.files().watch(Arc::new(watcher));
     }
 
     /// Makes the kernel let go of a snapshot.

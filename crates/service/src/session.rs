@@ -218,7 +218,10 @@ impl Session {
     /// # Errors
     /// The last error of a pool; the others are closed nevertheless.
     pub fn close(self) -> std::result::Result<(), Failure> {
-        self.mounts.lock().clear();
+        for mount in std::mem::take(&mut *self.mounts.lock()).into_values() {
+            // What it changed is seen through mounts of the host when it ends.
+            mount.settle();
+        }
         let open = std::mem::take(&mut *self.open.lock());
         let mut outcome = Ok(());
         for (name, pool) in open {

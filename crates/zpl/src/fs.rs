@@ -262,7 +262,7 @@ pub struct Filesystem {
     pub(crate) space: Arc<dyn SpaceCheck>,
     pub(crate) namespace: RwLock<()>,
     pub(crate) holds: Mutex<BTreeMap<ObjectId, Held>>,
-    pub(crate) watchers: RwLock<Vec<Watcher>>,
+    pub(crate) watchers: RwLock<Vec<Arc<dyn Watcher>>>,
 }
 
 impl Filesystem {

@@ -8,6 +8,8 @@
 //! A change is told once it can be read, by the thread that makes it and under its locks: a watcher notes it and
 //! returns.
 
+use std::sync::Arc;
+
 use base::ObjectId;
 
 use crate::Filesystem;
@@ -23,23 +25,36 @@ pub enum Seen<'a> {
     Name(ObjectId, &'a [u8]),
 }
 
-/// What is told of changes; it returns whether it is to be told of more.
-pub type Watcher = Box<dyn Fn(Seen<'_>) -> bool + Send + Sync>;
+/// What is told of changes.
+pub trait Watcher: Send + Sync {
+    /// Notes a change; returns whether it is to be told of more.
+    fn see(&self, seen: Seen<'_>) -> bool;
+
+    /// Waits until all that it was told has reached its end. The caller has no lock of the file system.
+    fn settle(&self);
+}
 
 impl Filesystem {
     /// Tells `watcher` of all changes from now on.
-    pub fn watch(&self, watcher: Watcher) {
+    pub fn watch(&self, watcher: Arc<dyn Watcher>) {
         self.watchers.write().push(watcher);
+    }
+
+    /// Waits until all watchers have done with what was changed so far.
+    pub fn settle(&self) {
+        let watchers = self.watchers.read().clone();
+        for watcher in watchers {
+            watcher.settle();
+        }
     }
 
     pub(crate) fn see(&self, seen: Seen<'_>) {
         let watchers = self.watchers.read();
-        let are_all_there = watchers
-            .iter()
-            .fold(true, |all, watcher| watcher(seen) && all);
+        // Each is told, also after one that wants no more.
+        let gone = watchers.iter().filter(|watcher| !watcher.see(seen)).count();
         drop(watchers);
-        if !are_all_there {
-            self.watchers.write().retain(|watcher| watcher(seen));
+        if gone > 0 {
+            self.watchers.write().retain(|watcher| watcher.see(seen));
         }
     }
 }

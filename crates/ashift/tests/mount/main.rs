@@ -1,0 +1,9 @@
+//! Data sets as file systems of the host: what programs do through a mount, and what is in the pool then.
+
+#[path = "../bench/mod.rs"]
+mod bench;
+
+mod beside;
+mod files;
+mod programs;
+mod tree;

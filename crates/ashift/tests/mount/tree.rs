@@ -1,0 +1,120 @@
+//! A data set that is mounted for a test.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::bench::Bench;
+
+/// Whether this host lets the tests mount; otherwise a test says so and ends.
+pub(crate) fn can_mount() -> bool {
+    let can = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
+    if !can {
+        eprintln!("SKIPPED: mounting needs /dev/fuse and root");
+    }
+    can
+}
+
+/// Whether a directory is mounted, by the kernel's list.
+pub(crate) fn is_mounted(directory: &Path) -> bool {
+    let list = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let shown = directory.display().to_string();
+    list.lines()
+        .any(|line| line.split(' ').nth(1) == Some(&shown))
+}
+
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        let waited = began.elapsed();
+        assert!(waited < Duration::from_secs(60), "waited for: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The pool `tank` with the data set `tank/x`, which a process has mounted.
+pub(crate) struct Tree {
+    pub(crate) bench: Bench,
+    pub(crate) directory: PathBuf,
+    pub(crate) server: Child,
+}
+
+impl Tree {
+    /// `create`: options of the data set.
+    pub(crate) fn new(create: &str) -> Tree {
+        let bench = Bench::new(&["a"]);
+        bench.ok("zpool create -O compression=off tank {a}");
+        bench.ok(format!("zfs create {create} tank/x")
+            .replace("  ", " ")
+            .as_str());
+        Tree::over(bench)
+    }
+
+    pub(crate) fn over(bench: Bench) -> Tree {
+        let directory = bench.folder().join("mnt").canonicalize();
+        let directory = directory.unwrap_or_else(|_| {
+            std::fs::create_dir(bench.folder().join("mnt")).unwrap();
+            bench.folder().join("mnt").canonicalize().unwrap()
+        });
+        let server = start(&bench, "tank/x", &directory);
+        Tree {
+            bench,
+            directory,
+            server,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Unmounts, and waits until the pool is closed.
+    pub(crate) fn end(mut self) -> Bench {
+        self.bench
+            .ok(&format!("unmount {}", self.directory.display()));
+        assert!(self.server.wait().unwrap().success());
+        let empty = Bench::new(&[]);
+        let bench = std::mem::replace(&mut self.bench, empty);
+        std::mem::forget(self);
+        bench
+    }
+
+    /// Kills the process that serves the mount.
+    pub(crate) fn kill(mut self) -> Bench {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+        let error = std::fs::metadata(&self.directory).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::NotConnected);
+        self.bench
+            .ok(&format!("unmount {}", self.directory.display()));
+        let empty = Bench::new(&[]);
+        let bench = std::mem::replace(&mut self.bench, empty);
+        std::mem::forget(self);
+        bench
+    }
+}
+
+impl Drop for Tree {
+    /// A test has failed: nothing stays mounted.
+    fn drop(&mut self) {
+        let _ = self
+            .bench
+            .run(&format!("unmount -f {}", self.directory.display()));
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// Starts a process that serves a mount, and waits until it does.
+pub(crate) fn start(bench: &Bench, dataset: &str, directory: &Path) -> Child {
+    let directory = directory.display();
+    let words = format!("mount -o allow_other,suid,dev {dataset} {directory}");
+    let mut server = bench.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    let directory = PathBuf::from(directory.to_string());
+    wait_until("it is mounted", || {
+        assert_eq!(server.try_wait().unwrap(), None, "it ended");
+        is_mounted(&directory)
+    });
+    server
+}
