@@ -21,6 +21,7 @@ mod identify;
 mod lab;
 mod links;
 mod machine;
+mod mount;
 mod parted;
 mod phybs;
 mod program;
@@ -65,6 +66,8 @@ const ASHIFT: Table<Entry> = Table {
         files::TRUNCATE.held(),
         files::CHMOD.held(),
         files::CHOWN.held(),
+        mount::MOUNT,
+        mount::UNMOUNT,
         machine::MACHINE,
         drives::DRIVES,
         gpart::GPART,

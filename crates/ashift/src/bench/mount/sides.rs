@@ -157,14 +157,13 @@ impl Sides {
 
     fn mount_ours(&self, files: &Files, is_new: IsNew) -> Result<Mount> {
         if is_new == IsNew::Yes {
-            let mountpoint = format!("mountpoint={}", files.place.display());
-            let create = ["zpool", "create", "-O", &mountpoint, POOL];
+            let create = ["zpool", "create", "-O", "mountpoint=none", POOL];
             silent(self.own(&create).arg(&files.image))?;
         }
-        silent(&mut self.own(&["zfs", "mount", POOL]))?;
-        let mount = Mount::Ours(self.own(&["serve", "--stop"]));
-        wait_for(&files.place)?;
-        Ok(mount)
+        silent(self.own(&["mount", "--background", POOL]).arg(&files.place))?;
+        let mut stop = self.own(&["unmount"]);
+        stop.arg(&files.place);
+        Ok(Mount::Ours(stop))
     }
 
     fn mount_passthrough(&self, files: &Files, is_new: IsNew) -> Result<Mount> {
