@@ -2,7 +2,6 @@
 
 mod fuzz;
 mod mutants;
-mod programs;
 mod storm;
 mod test;
 mod tidy;
