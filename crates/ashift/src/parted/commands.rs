@@ -22,6 +22,10 @@ enum Act {
     Ends,
 }
 
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the methods hold for one lifetime of the session"
+)]
 const COMMANDS: Table<Act> = Table {
     program: "parted",
     commands: &[
