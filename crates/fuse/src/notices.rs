@@ -5,8 +5,8 @@
 //! thread tells it, in order; [`Notices::settle`] waits for that.
 //!
 //! # Concurrency
-//! Telling the kernel waits for its locks, which it may hold while a request is worked on: so it is done without any lock
-//! of the file system, by a thread of its own.
+//! Telling the kernel waits for its locks, which it may hold while a request is worked on: so it is done without any
+//! lock of the file system, by a thread of its own.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use zpl::Seen;
 
 use crate::abi::{InvalEntry, InvalInode, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, OutHeader};
 use crate::device::Device;
-use crate::nodes::{Node, Volume};
+use crate::nodes::Volume;
 
 thread_local! {
     /// The mount whose request this thread works on: the address of its queue.
