@@ -214,6 +214,31 @@ fn parted_answers_as_gnu_parted() {
     );
 }
 
+/// As GNU parted 3.5: a name may be cut short as long as no other begins so.
+#[test]
+fn commands_of_parted_may_be_cut_short() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    image(at, 1 << 30);
+    expect(at, "parted -s d.img mklab gpt mkp d1 0% 50% na 1 data", "");
+    expect(at, "parted -s d.img alig opt 1 rm 1 q rm 1", "");
+    refuse(
+        at,
+        "parted -s d.img resi 1 100%",
+        "Partition doesn't exist.",
+    );
+    refuse(
+        at,
+        "parted -s d.img disk_s on",
+        "Error: disk_set is not kept up here",
+    );
+    for ambiguous in ["mk", "r", "se"] {
+        let said = ashift(at, &format!("parted -s d.img {ambiguous}"));
+        let complaint = format!("parted: invalid token: {ambiguous}\n");
+        assert_eq!((said.err, said.code), (complaint, 0));
+    }
+}
+
 #[test]
 fn drives_of_a_machine_have_partitions_and_labels() {
     let folder = TempDir::new().unwrap();

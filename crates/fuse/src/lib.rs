@@ -1,8 +1,8 @@
 //! A data set as a file system of the Linux host, through FUSE.
 //!
 //! # What it is
-//! [`mount`] shows an open file system below a directory of the host, to every program; [`Mounted`] ends that. The kernel
-//! checks permissions, keeps names, attributes and pages, and asks for the rest through `/dev/fuse`:
+//! [`mount`] shows an open file system below a directory of the host, to every program; [`Mounted`] ends that. The
+//! kernel checks permissions, keeps names, attributes and pages, and asks for the rest through `/dev/fuse`:
 //!
 //! ```text
 //! mounted   what callers hold: whether it is mounted, unmounting
@@ -20,8 +20,8 @@
 //! 2. A panic in a request is an I/O error of that request.
 //!
 //! # Concurrency
-//! Each request has a thread of its own while it is worked on; there are as many threads as requests at a time, up to a limit.
-//! Only the locks of `zpl` are between them.
+//! Each request has a thread of its own while it is worked on; there are as many threads as requests at a time,
+//! up to a limit. Only the locks of `zpl` are between them.
 //!
 //! # Why not simpler
 //! The crate `fuser`, with which drives are shown, knows no `O_TMPFILE`, no `statx`, no clearing of setuid bits by the

@@ -69,21 +69,14 @@ impl Mounted {
         self.session.wait();
     }
 
-    /// Changes what can be changed of a mount: whether it is read-only, `exec`, `setuid`, `devices`, `atime`. Needs root.
+    /// Changes what can be changed of a mount: whether it is read-only, `exec`, `setuid`, `devices`, `atime`.
+    /// Needs root.
     ///
     /// # Errors
     /// `Busy` if files are open for writing that are to be read-only; `Permission`.
     pub fn remount(&self, options: &MountOptions) -> Result<()> {
         self.session.set_options(options);
         device::remount(&self.directory, options).within(|| self.directory.display().to_string())
-    }
-
-    /// Makes the kernel let go of a snapshot, which can be destroyed then.
-    ///
-    /// # Errors
-    /// `Busy` while programs use it.
-    pub fn close_snapshot(&self, name: &str) -> Result<()> {
-        self.session.close_snapshot(name)
     }
 }
 

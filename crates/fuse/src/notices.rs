@@ -5,8 +5,8 @@
 //! thread tells it, in order; [`zpl::Watcher::settle`] waits for that.
 //!
 //! # Concurrency
-//! Telling the kernel waits for its locks, which it may hold while a request is worked on: so it is done without any lock of
-//! the file system, by a thread of its own.
+//! Telling the kernel waits for its locks, which it may hold while a request is worked on: so it is done without any
+//! lock of the file system, by a thread of its own.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use zpl::Seen;
 
 use crate::abi::{InvalEntry, InvalInode, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, OutHeader};
 use crate::device::Device;
-use crate::nodes::{Node, Volume};
+use crate::nodes::Volume;
 
 thread_local! {
     /// The mount whose request this thread works on: the address of its queue.
@@ -95,13 +95,6 @@ impl Notices {
     /// Makes the kernel ask for the attributes of a file again, which a request has changed more than it expects.
     pub(crate) fn attributes_changed(&self, node: u64) {
         self.shared.push(Notice::File { node, pages: false });
-    }
-
-    pub(crate) fn forget_snapshot(&self, name: &str) {
-        self.shared.push(Notice::Name {
-            parent: Node::SNAPSHOTS_ID,
-            name: name.as_bytes().to_vec(),
-        });
     }
 
     /// It is unmounted.

@@ -38,8 +38,6 @@ const IDLE_MAX: usize = 4;
 const PIECES_MAX: usize = 512;
 /// What holes are sent from.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
-/// How long a snapshot may take to be let go of, in ns.
-const CLOSE_WAIT_NS: u64 = 2_000_000_000;
 
 /// The conversation with the kernel about one mount.
 pub(crate) struct Session {
@@ -222,19 +220,6 @@ impl Session {
         let live = self.nodes.live();
         let watcher = self.notices.watcher(live);
         live.files().watch(Arc::new(watcher));
-    }
-
-    /// Makes the kernel let go of a snapshot.
-    pub(crate) fn close_snapshot(&self, name: &str) -> Result<()> {
-        let until_ns = rt::now_ns() + CLOSE_WAIT_NS;
-        while self.nodes.is_open(name) {
-            if rt::now_ns() > until_ns {
-                return Err(Error::new(ErrorKind::Busy, "programs use the snapshot"));
-            }
-            self.notices.forget_snapshot(name);
-            rt::sleep_ns(CLOSE_WAIT_NS / 200);
-        }
-        Ok(())
     }
 }
 

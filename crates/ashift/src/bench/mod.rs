@@ -10,17 +10,22 @@
 //! | `peer`   | OpenZFS in user space (libzpool), and a plain copy-checksum-write loop |
 //! | `verify` | OpenZFS's `zdb -bcc`                                                |
 //! | `cp`     | `cp -a` into a file system of the kernel                              |
+//! | `mount`  | file systems of the kernel, and FUSE with nothing behind it             |
 //! | `parity` | OpenZFS's `raidz_test -B`                                            |
 //! | `lab`    | the clock of the machines in the experiments                          |
 //! | `stream` | none: one turn of ours, for `peer`                                  |
 //! | `plain`  | none: one turn of the plain loop, for `peer`                        |
+//! | `passthrough` | none: a folder through FUSE, for `mount`                       |
 
 mod cp;
+mod host_fs;
 mod lab;
+mod mount;
 mod parity;
 mod peer;
 mod plain;
 mod stream;
+mod tree;
 mod turns;
 mod verify;
 
@@ -36,22 +41,27 @@ pub(crate) const BENCH: Command<Entry> = Command::words(
 usage: ashift bench peer --peer PROGRAM [--size SIZE] [--runs N] [--data FILE] [--dir DIR] [-j]
        ashift bench verify --dir DIR [--zdb PROGRAM] [--runs N] [-j] POOL
        ashift bench cp [--files N] [--fs btrfs|ext4|xfs] [--runs N] [--dir DIR] [-j]
+       ashift bench mount [--files N] [--size SIZE] [--runs N] [--dir DIR] [-j]
        ashift bench parity [--raidz-test PROGRAM] [-j]
        ashift bench parity each
        ashift bench lab [--data DIR] [--runs N] [-j] [EXPERIMENT...]
        ashift bench stream COMPRESSION MIB DATA FILE
        ashift bench plain MIB DATA FILE
+       ashift bench passthrough FOLDER DIR
 
     peer    write and read an object, beside PROGRAM LAYOUT RECORDSIZE COMPRESSION MIB DATA FILE,
             which prints 'write_MBps N' and 'read_MBps N'; FILE is made in DIR (/dev/shm)
     verify  check the exported POOL whose devices are in DIR, beside zdb -e -p DIR -bcc POOL
     cp      copy a tree of N small files into a new pool, beside cp -a and sync into a new file
             system on a loop device, both on images in DIR (the temporary folder); needs root
+    mount   work on a mounted data set: streams of SIZE, 4K blocks with fio, a tree of N files; beside btrfs
+            and ext4 on loop devices and FUSE with nothing behind it, all on images in DIR; needs root
     parity  compute and solve the parity of RAID-Z beside raidz_test -B (minutes); each: with each of
             our implementations that this processor can run, without a peer
     lab     run experiments, beside the time that they may take; the sweep only with --data
     stream  make a pool on FILE, write MIB of DATA, export, import, read, compare
     plain   copy, sum and write MIB of DATA to FILE; read, sum and compare
+    passthrough  show FOLDER at DIR through FUSE until that is unmounted
 ",
     run,
 )
@@ -64,10 +74,12 @@ const VERBS: Table<fn(&mut Words) -> Outcome> = Table {
         verb("peer", peer::run),
         verb("verify", verify::run),
         verb("cp", cp::run),
+        verb("mount", mount::run),
         verb("parity", parity::run),
         verb("lab", lab::run),
         verb("stream", stream::run),
         verb("plain", plain::run),
+        verb("passthrough", mount::passthrough::run),
     ],
 };
 

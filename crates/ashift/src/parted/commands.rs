@@ -9,7 +9,59 @@ use machine::World;
 use super::file_systems::Probe;
 use super::session::Session;
 use super::{HELP, Options, VERSION, fail, say};
+use crate::command::{Command, Table, verb};
 use crate::failure::{Fail, Outcome};
+
+/// What a command does.
+#[derive(Clone, Copy)]
+enum Act {
+    Does(fn(&mut Session<'_>, &mut Words<'_>) -> Outcome),
+    /// parted has it, and it is not there here.
+    LeftOut,
+    /// No further command is run.
+    Ends,
+}
+
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the methods hold for one lifetime of the session"
+)]
+const COMMANDS: Table<Act> = Table {
+    program: "parted",
+    commands: &[
+        verb(
+            "align-check",
+            Act::Does(|session, words| session.align_check(words)),
+        ),
+        verb("disk_set", Act::LeftOut),
+        verb("disk_toggle", Act::LeftOut),
+        verb("help", Act::Does(|_, words| help(words))),
+        verb("?", Act::Does(|_, words| help(words))),
+        verb(
+            "mklabel",
+            Act::Does(|session, words| session.mklabel(words)),
+        ),
+        verb(
+            "mktable",
+            Act::Does(|session, words| session.mklabel(words)),
+        ),
+        verb("mkpart", Act::Does(|session, words| session.mkpart(words))),
+        verb("name", Act::Does(|session, words| session.name(words))),
+        verb("print", Act::Does(|session, words| session.print(words))),
+        verb("quit", Act::Ends),
+        verb("rescue", Act::LeftOut),
+        verb(
+            "resizepart",
+            Act::Does(|session, words| session.resizepart(words)),
+        ),
+        verb("rm", Act::Does(|session, words| session.rm(words))),
+        verb("select", Act::LeftOut),
+        verb("set", Act::LeftOut),
+        verb("toggle", Act::LeftOut),
+        verb("unit", Act::Does(|session, words| session.set_unit(words))),
+        verb("version", Act::Does(|_, _| version())),
+    ],
+};
 
 /// The words of a command line, taken one by one.
 pub(super) struct Words<'a>(std::slice::Iter<'a, String>);
@@ -36,44 +88,45 @@ pub(super) fn run(
         return fail("Error: there is no interactive mode here: name a command (parted -h)");
     }
     let mut words = Words(words.iter());
-    while let Some(command) = words.next() {
-        if !session.command(command, &mut words)? {
+    while let Some(word) = words.next() {
+        let Some(command) = find(word) else {
+            // parted itself stops here, and treats that as a success
+            print!("{HELP}");
+            eprintln!("parted: invalid token: {word}");
             break;
+        };
+        match command.run {
+            Act::Does(act) => act(&mut session, &mut words)?,
+            Act::LeftOut => return fail(format!("Error: {} is not kept up here", command.name)),
+            Act::Ends => break,
         }
     }
     Ok(())
 }
 
-impl Session<'_> {
-    fn command(&mut self, command: &str, words: &mut Words<'_>) -> Outcome<bool> {
-        match command {
-            "print" | "p" => self.print(words)?,
-            "mklabel" | "mktable" => self.mklabel(words)?,
-            "mkpart" => self.mkpart(words)?,
-            "rm" => self.rm(words)?,
-            "name" => self.name(words)?,
-            "resizepart" => self.resizepart(words)?,
-            "align-check" => self.align_check(words)?,
-            "unit" | "u" => self.set_unit(words)?,
-            "quit" | "q" => return Ok(false),
-            "help" | "h" | "?" => {
-                words.next();
-                print!("{HELP}");
-            }
-            "version" => println!("{VERSION}"),
-            "set" | "toggle" | "disk_set" | "disk_toggle" | "rescue" | "select" => {
-                return fail(format!("Error: {command} is not kept up here"));
-            }
-            // parted itself stops here, and treats that as a success
-            _ => {
-                print!("{HELP}");
-                eprintln!("parted: invalid token: {command}");
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
+/// The command of that name, or the only one whose name begins so.
+fn find(word: &str) -> Option<&'static Command<Act>> {
+    COMMANDS.find(word).or_else(|| {
+        let begins = |command: &&Command<Act>| command.name.starts_with(word);
+        let mut all = COMMANDS.commands.iter().filter(begins);
+        all.next().filter(|_| all.next().is_none())
+    })
+}
 
+#[expect(clippy::unnecessary_wraps, reason = "a command")]
+fn help(words: &mut Words<'_>) -> Outcome {
+    words.next();
+    print!("{HELP}");
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a command")]
+fn version() -> Outcome {
+    println!("{VERSION}");
+    Ok(())
+}
+
+impl Session<'_> {
     fn print(&mut self, words: &mut Words<'_>) -> Outcome {
         let with_free = match words.peek() {
             Some("free") => words.next().is_some(),

@@ -47,7 +47,7 @@ fn what_commands_change_is_seen_through_the_mount_and_the_other_way_round() {
     let names = ["p", "q", "r"];
     let mut model: [Option<String>; 3] = Default::default();
     let source = bench.path("source");
-    for step in 0..24 {
+    for step in 0..12 {
         let at = dice.below(3) as usize;
         let (host, pool) = (directory.join(names[at]), format!("tank/x:/{}", names[at]));
         let text = format!("step {step}");

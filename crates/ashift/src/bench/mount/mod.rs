@@ -1,0 +1,153 @@
+//! `ashift bench mount`: a mounted data set, beside file systems of the kernel and FUSE with nothing behind it.
+//!
+//! # What it is
+//! In each turn every side ([`sides`]) is made anew on an image file in one folder, mounted, and does all the work
+//! ([`loads`]): streams, small blocks by fio, a tree of small files. What counts are ratios of medians. Before
+//! each piece of work the host writes back its dirty data; before what is to be read from the disk a side is mounted
+//! again, so that no cache has it. Needs root, for the loop devices, and Debian's `fio`.
+
+mod loads;
+pub(super) mod passthrough;
+mod sides;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use base::{Context, Error, Result};
+use serde_json::json;
+
+use self::loads::{LOADS, Load, Loads};
+use self::sides::{SIDES, Side, Sides};
+use super::tree::SIZE_MAX;
+use super::turns::median;
+use super::{Words, usage_error};
+use crate::failure::Outcome;
+
+/// The most that a tree may take, as a multiple of what FUSE alone takes.
+const FUSE_GOAL: f64 = 1.5;
+/// Bytes of an image beyond what the work needs.
+const ROOM_BYTES: u64 = 2 << 30;
+
+/// Results by side and load, one of each turn.
+type Results = BTreeMap<(&'static str, &'static str), Vec<f64>>;
+
+/// `ashift bench mount`
+pub(super) fn run(words: &mut Words) -> Outcome {
+    let files = words.take_number("files", 50_000)?;
+    let size_bytes = words.take_number("size", 1 << 30)?;
+    let runs = words.take_number("runs", 5)?;
+    let dir = words.take("dir");
+    let only = words.take("load");
+    words.check_all_taken()?;
+    let loads: Vec<&Load> = LOADS
+        .iter()
+        .filter(|load| only.as_deref().is_none_or(|only| load.name.contains(only)))
+        .collect();
+    if !words.operands.is_empty() || size_bytes < 1 << 20 || loads.is_empty() {
+        return Err(usage_error());
+    }
+    let dir = dir.map_or_else(std::env::temp_dir, PathBuf::from);
+    let folder = tempfile::Builder::new()
+        .prefix("ashift-bench-")
+        .tempdir_in(&dir)
+        .map_err(Error::from)
+        .within(|| dir.display().to_string())?;
+    let sides = Sides {
+        own: super::turns::own_program()?,
+        folder: folder.path().to_owned(),
+        image_bytes: files * 4 * SIZE_MAX + 2 * size_bytes + ROOM_BYTES,
+    };
+    let setup = Loads::prepare(folder.path(), files, size_bytes)?;
+    let mut results = Results::new();
+    for _ in 0..runs {
+        for side in &SIDES {
+            turn(&sides, side, &setup, &loads, &mut results)?;
+        }
+    }
+    let medians: BTreeMap<_, _> = results
+        .iter()
+        .map(|(key, values)| (*key, median(values)))
+        .collect();
+    if words.is_json {
+        print_json(&loads, &medians, (files, size_bytes, runs));
+    } else {
+        print_table(&loads, &medians);
+    }
+    Ok(())
+}
+
+/// All the work on one side.
+fn turn(
+    sides: &Sides,
+    side: &Side,
+    setup: &Loads,
+    loads: &[&Load],
+    results: &mut Results,
+) -> Result<()> {
+    let mut mounted = sides.make(side)?;
+    for load in loads {
+        (load.prepare)(setup, mounted.place())?;
+        if load.is_cold {
+            mounted.again()?;
+        }
+        super::host_fs::settle();
+        let value = (load.run)(setup, mounted.place()).within(|| side.name.to_owned())?;
+        results
+            .entry((side.name, load.name))
+            .or_default()
+            .push(value);
+    }
+    Ok(())
+}
+
+/// How many times as good `a` is as `b`.
+fn ratio(load: &Load, a: f64, b: f64) -> f64 {
+    match load.is_time {
+        true => b / a,
+        false => a / b,
+    }
+}
+
+type Medians = BTreeMap<(&'static str, &'static str), f64>;
+
+fn print_table(loads: &[&Load], medians: &Medians) {
+    print!("medians                 ");
+    for side in &SIDES {
+        print!("{:>12}", side.name);
+    }
+    println!("   ours/btrfs (goal)  ours/FUSE alone (goal)");
+    for load in loads {
+        let value = |side: &str| medians[&(side, load.name)];
+        print!("{:<16} {:<7}", load.name, load.unit);
+        for side in &SIDES {
+            print!("{:>12.2}", value(side.name));
+        }
+        let (ours, btrfs, fuse) = (value("ours"), value("btrfs"), value("passthrough"));
+        print!("{:>12.2} ({})", ratio(load, ours, btrfs), load.goal);
+        print!("{:>14.2}", ratio(load, ours, fuse));
+        match load.is_time {
+            true => println!(" ({:.2})", 1.0 / FUSE_GOAL),
+            false => println!(),
+        }
+    }
+}
+
+fn print_json(loads: &[&Load], medians: &Medians, (files, size_bytes, runs): (u64, u64, u64)) {
+    let rows: Vec<_> = loads
+        .iter()
+        .map(|load| {
+            let value = |side: &str| medians[&(side, load.name)];
+            json!({
+                "what": load.name, "unit": load.unit,
+                "ours": value("ours"), "btrfs": value("btrfs"), "ext4": value("ext4"),
+                "passthrough": value("passthrough"),
+                "ours_to_btrfs": ratio(load, value("ours"), value("btrfs")),
+                "ours_to_btrfs_goal": load.goal,
+                "ours_to_passthrough": ratio(load, value("ours"), value("passthrough")),
+                "ours_to_passthrough_goal": load.is_time.then_some(1.0 / FUSE_GOAL),
+            })
+        })
+        .collect();
+    let value = json!({ "files": files, "size_bytes": size_bytes, "runs": runs, "results": rows });
+    println!("{value}");
+}

@@ -1,0 +1,209 @@
+//! What is measured: how each side is made, mounted, mounted again and taken away.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use base::{Error, ErrorKind, Result};
+
+use super::super::host_fs::{Mounted, image, silent};
+
+/// How long a side may take to be mounted.
+const PATIENCE: Duration = Duration::from_secs(30);
+const POOL: &str = "bench";
+
+/// One that is measured.
+pub(super) struct Side {
+    pub(super) name: &'static str,
+    make: fn(&Sides, &Files, IsNew) -> Result<Mount>,
+}
+
+pub(super) const SIDES: [Side; 4] = [
+    Side {
+        name: "ours",
+        make: Sides::mount_ours,
+    },
+    Side {
+        name: "btrfs",
+        make: |_, files, is_new| mount_kernel("btrfs", files, is_new).map(Mount::Kernel),
+    },
+    Side {
+        name: "ext4",
+        make: |_, files, is_new| mount_kernel("ext4", files, is_new).map(Mount::Kernel),
+    },
+    // A folder of an ext4.
+    Side {
+        name: "passthrough",
+        make: Sides::mount_passthrough,
+    },
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsNew {
+    Yes,
+    No,
+}
+
+/// Where sides are made.
+pub(super) struct Sides {
+    pub(super) own: PathBuf,
+    pub(super) folder: PathBuf,
+    pub(super) image_bytes: u64,
+}
+
+/// The paths of a side.
+struct Files {
+    image: PathBuf,
+    place: PathBuf,
+    /// What a passthrough shows.
+    below: PathBuf,
+}
+
+/// What is mounted; unmounted on drop.
+enum Mount {
+    Kernel(#[expect(dead_code, reason = "it is dropped")] Mounted),
+    Passthrough {
+        above: Option<Mounted>,
+        server: Child,
+        below: Option<Mounted>,
+    },
+    /// The command that unmounts it.
+    Ours(Command),
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        match self {
+            Mount::Kernel(_) => {}
+            Mount::Passthrough {
+                above,
+                server,
+                below,
+            } => {
+                drop(above.take());
+                // It has ended, or never began.
+                let _ = server.wait();
+                drop(below.take());
+            }
+            Mount::Ours(stop) => {
+                // What is left mounted is seen when it is mounted again.
+                let _ = silent(stop);
+            }
+        }
+    }
+}
+
+/// A side that is mounted; it is taken away on drop.
+pub(super) struct Made<'a> {
+    sides: &'a Sides,
+    side: &'a Side,
+    files: Files,
+    mount: Option<Mount>,
+}
+
+impl Made<'_> {
+    pub(super) fn place(&self) -> &Path {
+        &self.files.place
+    }
+
+    /// Mounts it again, so that no cache has anything of it.
+    pub(super) fn again(&mut self) -> Result<()> {
+        self.mount = None;
+        let made = (self.side.make)(self.sides, &self.files, IsNew::No)?;
+        self.mount = Some(made);
+        Ok(())
+    }
+}
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        let is_ours = matches!(self.mount, Some(Mount::Ours(_)));
+        self.mount = None;
+        if is_ours {
+            let _ = silent(&mut self.sides.own(&["zpool", "destroy", "-f", POOL]));
+        }
+        let _ = fs::remove_file(&self.files.image);
+    }
+}
+
+impl Sides {
+    /// Makes a side anew.
+    pub(super) fn make<'a>(&'a self, side: &'a Side) -> Result<Made<'a>> {
+        let path = |kind: &str| self.folder.join(format!("{}{kind}", side.name));
+        let files = Files {
+            image: path(".img"),
+            place: path(""),
+            below: path("-below"),
+        };
+        image(&files.image, self.image_bytes)?;
+        fs::create_dir_all(&files.place)?;
+        let mount = (side.make)(self, &files, IsNew::Yes)?;
+        Ok(Made {
+            sides: self,
+            side,
+            files,
+            mount: Some(mount),
+        })
+    }
+
+    fn own(&self, args: &[&str]) -> Command {
+        let mut own = Command::new(&self.own);
+        own.args(args)
+            .env("ASHIFT_STATE", self.folder.join("state"));
+        own
+    }
+
+    fn mount_ours(&self, files: &Files, is_new: IsNew) -> Result<Mount> {
+        if is_new == IsNew::Yes {
+            let create = ["zpool", "create", "-O", "mountpoint=none", POOL];
+            silent(self.own(&create).arg(&files.image))?;
+        }
+        silent(self.own(&["mount", "--background", POOL]).arg(&files.place))?;
+        let mut stop = self.own(&["unmount"]);
+        stop.arg(&files.place);
+        Ok(Mount::Ours(stop))
+    }
+
+    fn mount_passthrough(&self, files: &Files, is_new: IsNew) -> Result<Mount> {
+        let below = mount_kernel_at("ext4", files, &files.below, is_new)?;
+        let server = self
+            .own(&["bench", "passthrough"])
+            .args([&files.below, &files.place])
+            .stdin(Stdio::null())
+            .spawn()?;
+        let mount = Mount::Passthrough {
+            above: Some(Mounted::at(&files.place)),
+            server,
+            below: Some(below),
+        };
+        wait_for(&files.place)?;
+        Ok(mount)
+    }
+}
+
+fn mount_kernel(kind: &str, files: &Files, is_new: IsNew) -> Result<Mounted> {
+    mount_kernel_at(kind, files, &files.place, is_new)
+}
+
+fn mount_kernel_at(kind: &str, files: &Files, place: &Path, is_new: IsNew) -> Result<Mounted> {
+    match is_new {
+        IsNew::Yes => Mounted::new(kind, &files.image, place),
+        IsNew::No => Mounted::again(&files.image, place),
+    }
+}
+
+/// Waits until something is mounted at `place`.
+fn wait_for(place: &Path) -> Result<()> {
+    let parent = place.parent().expect("it is in the folder");
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if fs::metadata(place)?.dev() != fs::metadata(parent)?.dev() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let text = format!("nothing is mounted at {}", place.display());
+    Err(Error::new(ErrorKind::Io, text))
+}
