@@ -3,20 +3,25 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
+use rustix::mount::UnmountFlags;
 use torture::Dice;
 
 use crate::bench::Bench;
 use crate::tree::{Tree, can_mount, is_mounted, wait_until};
 
-/// A process that holds the pools; killed when it is dropped.
-struct Holder(Child);
+/// A process that holds the pools, and where it has mounted; killed when it is dropped, and nothing stays mounted.
+struct Holder(Child, PathBuf);
 
 impl Drop for Holder {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+        if is_mounted(&self.1) {
+            let _ = rustix::mount::unmount(&self.1, UnmountFlags::DETACH);
+        }
     }
 }
 
@@ -29,12 +34,12 @@ fn what_commands_change_is_seen_through_the_mount_and_the_other_way_round() {
     bench.ok("zpool create tank {a}");
     bench.ok("zfs create tank/x");
     let server = bench.command("serve").stderr(Stdio::null()).spawn();
-    let _holder = Holder(server.unwrap());
+    let directory = bench.path("mnt");
+    let _holder = Holder(server.unwrap(), directory.clone());
     let socket = bench.state().join("holder.sock");
     wait_until("the holder listens", || {
         UnixStream::connect(&socket).is_ok()
     });
-    let directory = bench.path("mnt");
     fs::create_dir(&directory).unwrap();
     bench.ok(&format!(
         "mount --background tank/x {}",
