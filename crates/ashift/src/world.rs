@@ -107,7 +107,8 @@ pub(crate) fn open(folder: &Path) -> base::Result<Machine> {
     Machine::open(folder, &patience)
 }
 
-/// Runs something in a machine: in the one that the calling command runs in, if it is that; otherwise it is switched on.
+/// Runs something in a machine: in the one that the calling command runs in, if it is that; otherwise it is switched
+/// on.
 pub(crate) fn on<T: Send>(
     folder: &Path,
     run: impl FnOnce(&Arc<World>) -> T + Send,

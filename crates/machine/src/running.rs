@@ -275,8 +275,8 @@ impl World {
         self.lose_layers()
     }
 
-    /// Switches a machine off in order, as its operating system does: the drives write what is in their caches, and lose
-    /// their power; transient layers are gone. No provider is to be used from then on.
+    /// Switches a machine off in order, as its operating system does: the drives write what is in their caches, and
+    /// lose their power; transient layers are gone. No provider is to be used from then on.
     ///
     /// # Errors
     /// The first error of a drive, which is switched off nevertheless; errors of saving the layers.

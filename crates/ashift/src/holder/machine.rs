@@ -2,10 +2,10 @@
 //!
 //! # What it is
 //! The first thread of this process is that of the machine's simulation. It boots: layers that do not survive a loss of
-//! power are gone, the boot script runs, and the imported pools are opened. Then it opens the door for commands, and waits
-//! for the order to end. In order, pools are closed and drives write what their caches hold before they lose their power;
-//! after a power cut nothing is. Then the simulation ends. A machine that begins anew is read anew, under the same lock and
-//! with the same socket: commands that come meanwhile wait.
+//! power are gone, the boot script runs, and the imported pools are opened. Then it opens the door for commands, and
+//! waits for the order to end. In order, pools are closed and drives write what their caches hold before they lose
+//! their power; after a power cut nothing is. Then the simulation ends. A machine that begins anew is read anew, under
+//! the same lock and with the same socket: commands that come meanwhile wait.
 //!
 //! # Crash argument
 //! A holder that is killed leaves what a command leaves that is killed: for the drives that is a loss of power.

@@ -2,14 +2,14 @@
 //! `ashift machine up` for a machine of emulated drives.
 //!
 //! # What it is
-//! Without a holder each command opens its pools and closes them. With one, a command that works on pools (in a machine:
-//! every command) finds the holder by its socket in the state folder, hands over its words, environment, current folder
-//! and standard streams, and ends with the code that comes back ([`client`]). The holder runs it in a thread of its own
-//! ([`server`]), with that [`Caller`](crate::caller::Caller), on pools that stay open ([`service::Keeper`]): each command
-//! is written once and does not know where it runs.
+//! Without a holder each command opens its pools and closes them. With one, a command that works on pools (in a
+//! machine: every command) finds the holder by its socket in the state folder, hands over its words, environment,
+//! current folder and standard streams, and ends with the code that comes back ([`client`]). The holder runs it in a
+//! thread of its own ([`server`]), with that [`Caller`](crate::caller::Caller), on pools that stay open
+//! ([`service::Keeper`]): each command is written once and does not know where it runs.
 //!
-//! Host and machine are two [scenes](scene::Scene) of the same holder: a thread of this process, or one of the machine's
-//! simulation, which a command enters by its door ([`rt::Door`]). A machine also begins anew ([`machine`]).
+//! Host and machine are two [scenes](scene::Scene) of the same holder: a thread of this process, or one of the
+//! machine's simulation, which a command enters by its door ([`rt::Door`]). A machine also begins anew ([`machine`]).
 //!
 //! # On disk
 //! Below the state folder of the host or of the machine: `holder.lock`, locked as long as a holder lives, and

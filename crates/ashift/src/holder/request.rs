@@ -2,8 +2,9 @@
 //!
 //! # Layout
 //! A length (u32, little endian), then so many bytes: fields, each with its length (u32) in front. The first field is
-//! `stop`, `restart`, `cut` or `run`; the second the version of the program; then, to cut: the seed (decimal); to run: `quiet` or nothing, the file creation mask
-//! (octal), the count of words (decimal), the words, and the environment as `NAME=VALUE`.
+//! `stop`, `restart`, `cut` or `run`; the second the version of the program; then, to cut: the seed (decimal); to run:
+//! `quiet` or nothing, the file creation mask (octal), the count of words (decimal), the words, and the environment as
+//! `NAME=VALUE`.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -2,12 +2,13 @@
 //!
 //! # What it is
 //! A small POSIX shell whose commands are those of this program. They run in its process, each with a
-//! [`Caller`](crate::caller::Caller) of its own that has the script's streams or those of a redirection; one with `&` is a
-//! thread. On this host these are threads like others. In a machine they are threads of one simulation, so the same
-//! script and seed give the same times and bytes, and pools stay open between commands, as in a machine that is up.
+//! [`Caller`](crate::caller::Caller) of its own that has the script's streams or those of a redirection; one with `&`
+//! is a thread. On this host these are threads like others. In a machine they are threads of one simulation, so the
+//! same script and seed give the same times and bytes, and pools stay open between commands, as in a machine that is
+//! up.
 //!
-//! The text is parsed by `conch-parser`. [`script`] keeps of it what can be run, and refuses the rest before anything runs;
-//! [`shell`] runs it.
+//! The text is parsed by `conch-parser`. [`script`] keeps of it what can be run, and refuses the rest before anything
+//! runs; [`shell`] runs it.
 //!
 //! # Concurrency
 //! A script has ended when all its jobs have, also those that nothing waited for.
@@ -78,7 +79,8 @@ fn run(args: &[String]) -> Outcome {
     let jobs = Arc::new(Jobs::default());
     let arguments = [std::slice::from_ref(name), arguments].concat();
     let mut shell = Shell::new(arguments, keeper.clone(), Arc::clone(&jobs));
-    let act = || shell.run(&script, streams.map(Arc::new));
+    let streams = streams.map(Arc::new);
+    let act = || shell.run(&script, &streams);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
     jobs.wait_for_all();
     let closed = match keeper {

@@ -64,8 +64,8 @@ impl Shell {
     }
 
     /// Runs a script, and returns its exit code.
-    pub(super) fn run(&mut self, script: &List, streams: Streams) -> u8 {
-        match self.run_list(script, &streams, false) {
+    pub(super) fn run(&mut self, script: &List, streams: &Streams) -> u8 {
+        match self.run_list(script, streams, false) {
             Flow::Break(code) => code,
             Flow::Continue(()) => self.status,
         }

@@ -1,15 +1,16 @@
 //! The way into a running simulation: threads from outside run in it, and time passes only while some do.
 //!
 //! # What it is
-//! A thread of the simulation opens the door; from then on any thread outside can have a function run as a thread of the
-//! simulation ([`Door::enter`]), a *guest*. While there is no guest, the threads of the simulation run until all of them
-//! wait, and then rest: the clock does not move, however much time passes outside. A guest that has to wait for the
-//! world outside (a terminal, a pipe) does so by [`outside`], and is not counted meanwhile.
+//! A thread of the simulation opens the door; from then on any thread outside can have a function run as a thread of
+//! the simulation ([`Door::enter`]), a *guest*. While there is no guest, the threads of the simulation run until all
+//! of them wait, and then rest: the clock does not move, however much time passes outside. A guest that has to wait
+//! for the world outside (a terminal, a pipe) does so by [`outside`], and is not counted meanwhile.
 //!
 //! # Invariants
 //! 1. A thread that comes in, first or again, becomes runnable under the schedule's lock. If all rest, it is given the
 //!    baton at once; otherwise it is chosen like any other.
-//! 2. Which moment of the simulation a thread comes in at is not a function of the seed. Without a door nothing changes.
+//! 2. Which moment of the simulation a thread comes in at is not a function of the seed. Without a door nothing
+//!    changes.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::{Arc, MutexGuard, mpsc};
