@@ -45,8 +45,8 @@ script and seed the same things happen at the same times.
   > >> < 2>&1 <<END   files of this host; names with * and ? are left to the commands
   &  wait [$!]  ;  &&  ||  !  { }  ( )  if  while  until  for
   : true false echo test [ exit export unset set -e
-There are no pipes, functions, case, arithmetic, nor the output of a command in a word: that is said before anything
-runs, and the exit code is 2. It is 127 for a command that there is not.
+There are no pipes, functions, case, arithmetic, break, nor the output of a command in a word: that is said before
+anything runs, and the exit code is 2. It is 127 for a command that there is not.
 ";
 
 /// `ashift sh`.

@@ -7,6 +7,14 @@ use conch_parser::ast;
 use conch_parser::lexer::Lexer;
 use conch_parser::parse::DefaultParser;
 
+/// Words of a shell's grammar that begin no command, which the parser takes for names of commands.
+const MISPLACED: [&str; 8] = ["then", "elif", "else", "fi", "do", "done", "esac", "}"];
+/// What a shell does itself and this one does not: to take it for the name of a command would change what a script does.
+const MISSING: [&str; 12] = [
+    ".", "break", "cd", "continue", "eval", "exec", "local", "read", "return", "shift", "source",
+    "trap",
+];
+
 type ParsedWord = ast::TopLevelWord<String>;
 type ParsedCommand = ast::TopLevelCommand<String>;
 type ParsedRedirect = ast::Redirect<ParsedWord>;
@@ -213,6 +221,11 @@ fn simple(command: &ParsedSimple, line: usize) -> Result<Simple> {
             ast::RedirectOrCmdWord::CmdWord(item) => simple.words.push(word(item, line)?),
         }
     }
+    if let Some([Piece::Text(name)]) = simple.words.first().map(Vec::as_slice)
+        && (MISPLACED.contains(&name.as_str()) || MISSING.contains(&name.as_str()))
+    {
+        return refused(line, &format!("'{name}'"));
+    }
     Ok(simple)
 }
 
@@ -369,6 +382,11 @@ mod tests {
             (
                 "for x; do true; done",
                 "line 1: 'for' without 'in' cannot be used here",
+            ),
+            ("true; fi", "line 1: 'fi' cannot be used here"),
+            (
+                "while true; do\nbreak; done",
+                "line 1: 'break' cannot be used here",
             ),
             ("true 3> x", "line 1: stream 3 cannot be used here"),
         ];

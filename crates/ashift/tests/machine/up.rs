@@ -137,6 +137,8 @@ fn commands_of_a_machine_run_side_by_side_and_end_with_their_clients() {
     let mut input = writer.stdin.take().unwrap();
     input.write_all(&[7; 100_000]).unwrap();
     let mut killed = piped(&bench, "cp - tank:/killed");
+    // Its input does not end with it.
+    let _open = killed.stdin.take();
     wait_until("both files are there", || {
         bench.ok("ls tank:/").lines().count() == 3
     });
@@ -167,6 +169,11 @@ fn commands_of_a_machine_run_side_by_side_and_end_with_their_clients() {
     drop(input);
     assert!(writer.wait().unwrap().success());
     assert_eq!(bench.ok("cat tank:/slow").len(), 100_100);
+    // The pool is busy until the command of the client that was killed has ended, which that finds out in real time.
+    wait_until("the command has ended", || {
+        bench.run("zpool export tank").status.success()
+    });
+    bench.ok("zpool import tank");
     // What is done to a machine by hand is done to the one that is up.
     bench.ok("machine add ada1=wd20ears,size=100MB");
     assert!(bench.ok("machine show").contains("ada1  "));
