@@ -9,7 +9,7 @@ use conch_parser::parse::DefaultParser;
 
 /// Words of a shell's grammar that begin no command, which the parser takes for names of commands.
 const MISPLACED: [&str; 8] = ["then", "elif", "else", "fi", "do", "done", "esac", "}"];
-/// What a shell does itself and this one does not: to take it for the name of a command would change what a script does.
+/// What a shell does itself and this one does not: taken for the name of a command it would change what a script does.
 const MISSING: [&str; 12] = [
     ".", "break", "cd", "continue", "eval", "exec", "local", "read", "return", "shift", "source",
     "trap",
