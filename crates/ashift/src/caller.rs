@@ -37,8 +37,13 @@ const SIGINT_CODE: u8 = 128 + 2;
 /// Exit code that a shell reports for a program killed by SIGPIPE.
 const SIGPIPE_CODE: u8 = 128 + 13;
 
+/// Stack of a command's thread: as much as that of a program's first one.
+pub(crate) const STACK_BYTES: usize = 8 << 20;
+
 /// How often a command that waits looks whether its client is gone, in ns.
 const CHECK_NS: u64 = 50_000_000;
+/// The same in simulated time, which takes less than it.
+const SIMULATED_CHECK_NS: u64 = 1_000_000_000;
 
 /// Prints to the caller's stdout.
 macro_rules! print {
@@ -91,8 +96,24 @@ pub(crate) struct Caller {
     pub(crate) zone: OnceLock<TimeZone>,
     /// The thread that runs a client's command.
     thread: OnceLock<ThreadId>,
-    /// The exit code with which the command is to end as soon as it can; 0 if it is not.
-    ending: AtomicU8,
+    ending: Ending,
+    /// Those of the commands that this one is part of: a script, and what called that.
+    outer: Vec<Ending>,
+}
+
+/// The exit code with which a command is to end as soon as it can; 0 if it is not.
+#[derive(Clone, Default)]
+pub(crate) struct Ending(Arc<AtomicU8>);
+
+impl Ending {
+    /// The client is gone: its command ends at its next [`check`].
+    pub(crate) fn hang_up(&self) {
+        self.0.store(SIGINT_CODE, Ordering::Relaxed);
+    }
+
+    fn code(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// What a client gives with a command.
@@ -102,8 +123,10 @@ pub(crate) struct Client {
     pub(crate) environment: BTreeMap<OsString, OsString>,
     /// The state folder of this process.
     pub(crate) state: PathBuf,
-    /// What keeps the pools open.
-    pub(crate) keeper: Arc<Keeper>,
+    /// The folder of the machine in which the command runs.
+    pub(crate) machine: Option<PathBuf>,
+    /// What keeps the pools open, if anything does.
+    pub(crate) keeper: Option<Arc<Keeper>>,
 }
 
 /// The payload of the unwinding that ends a command of a client, with its exit code.
@@ -126,7 +149,8 @@ pub(crate) fn caller() -> Arc<Caller> {
             is_quiet: AtomicBool::new(false),
             zone: OnceLock::new(),
             thread: OnceLock::new(),
-            ending: AtomicU8::new(0),
+            ending: Ending::default(),
+            outer: Vec::new(),
         })
     };
     let current = CURRENT.with_borrow(Clone::clone);
@@ -174,6 +198,10 @@ pub(crate) fn check() {
 
 /// Waits so long, in ns, or until the client is gone.
 pub(crate) fn sleep_ns(ns: u64) {
+    let step_ns = match rt::is_simulated() {
+        true => SIMULATED_CHECK_NS,
+        false => CHECK_NS,
+    };
     let end_ns = rt::now_ns().saturating_add(ns);
     loop {
         check();
@@ -181,24 +209,26 @@ pub(crate) fn sleep_ns(ns: u64) {
         if left_ns == 0 {
             return;
         }
-        rt::sleep_ns(left_ns.min(CHECK_NS));
+        rt::sleep_ns(left_ns.min(step_ns));
     }
 }
 
 /// Waits until a stream that a client gave can be read, or until the client is gone: it would read what the next
-/// program is to get.
+/// program is to get. In a machine that is up others run meanwhile.
 pub(crate) fn wait_for(stream: &impl AsFd) {
     if caller().client.is_none() {
         return;
     }
-    let timeout = Timespec::try_from(Duration::from_nanos(CHECK_NS)).ok();
-    loop {
-        check();
+    let is_ready = |ns: u64| {
+        let timeout = Timespec::try_from(Duration::from_nanos(ns)).ok();
         let mut waiting = [PollFd::new(stream, PollFlags::IN)];
-        match rustix::event::poll(&mut waiting, timeout.as_ref()) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            _ => return,
-        }
+        let polled = rustix::event::poll(&mut waiting, timeout.as_ref());
+        !matches!(polled, Ok(0) | Err(rustix::io::Errno::INTR))
+    };
+    let mut is_there = is_ready(0);
+    while !is_there {
+        check();
+        is_there = rt::outside(|| is_ready(CHECK_NS));
     }
 }
 
@@ -215,6 +245,14 @@ pub(crate) fn var_os(name: &str) -> Option<OsString> {
     match &caller().client {
         Some(client) => client.environment.get(std::ffi::OsStr::new(name)).cloned(),
         None => std::env::var_os(name),
+    }
+}
+
+/// The caller's environment.
+pub(crate) fn environment() -> BTreeMap<OsString, OsString> {
+    match &caller().client {
+        Some(client) => client.environment.clone(),
+        None => std::env::vars_os().collect(),
     }
 }
 
@@ -259,33 +297,44 @@ impl fmt::Debug for Caller {
 }
 
 impl Caller {
-    /// A client of this process.
+    /// A client of this process; `ending` ends its command.
     ///
     /// # Errors
     /// When there are too many open files.
-    pub(crate) fn client(client: Client) -> io::Result<Arc<Caller>> {
+    pub(crate) fn client(client: Client, ending: Ending) -> io::Result<Arc<Caller>> {
+        Caller::new(client, ending, Vec::new()).map(Arc::new)
+    }
+
+    /// The caller of a command that is part of this one's: it ends when this one is to.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub(crate) fn within(&self, client: Client) -> io::Result<Arc<Caller>> {
+        let outer = [&self.outer[..], std::slice::from_ref(&self.ending)].concat();
+        let inner = Caller::new(client, Ending::default(), outer)?;
+        inner.is_quiet.store(self.is_quiet(), Ordering::Relaxed);
+        Ok(Arc::new(inner))
+    }
+
+    fn new(client: Client, ending: Ending, outer: Vec<Ending>) -> io::Result<Caller> {
         let [input, out, err] = &client.streams;
-        Ok(Arc::new(Caller {
+        Ok(Caller {
             input: Mutex::new(Box::new(BufReader::new(File::from(input.try_clone()?)))),
             out: Mutex::new(Box::new(LineWriter::new(File::from(out.try_clone()?)))),
             err: Mutex::new(Box::new(File::from(err.try_clone()?))),
+            machine: OnceLock::from(client.machine.clone()),
             client: Some(client),
-            machine: OnceLock::new(),
             is_quiet: AtomicBool::new(false),
             zone: OnceLock::new(),
             thread: OnceLock::new(),
-            ending: AtomicU8::new(0),
-        }))
+            ending,
+            outer,
+        })
     }
 
     /// What a client of this process gave; `None` if the process itself was called.
     pub(crate) fn as_client(&self) -> Option<&Client> {
         self.client.as_ref()
-    }
-
-    /// The client is gone: its command ends at its next [`check`].
-    pub(crate) fn hang_up(&self) {
-        self.ending.store(SIGINT_CODE, Ordering::Relaxed);
     }
 
     /// Records the machine in which its commands run; `None`: on this host.
@@ -407,12 +456,13 @@ impl Caller {
         if self.client.is_none() {
             std::process::exit(code.into());
         }
-        self.ending.store(code, Ordering::Relaxed);
+        self.ending.0.store(code, Ordering::Relaxed);
         self.end_if_asked();
     }
 
     fn end_if_asked(&self) {
-        let code = self.ending.load(Ordering::Relaxed);
+        let codes = self.outer.iter().chain([&self.ending]).map(Ending::code);
+        let code = codes.max().unwrap_or(0);
         if code != 0 && self.thread.get() == Some(&std::thread::current().id()) {
             std::panic::resume_unwind(Box::new(Ended(code)));
         }
@@ -431,9 +481,10 @@ mod tests {
             streams,
             environment,
             state,
-            keeper: Keeper::new(pools),
+            machine: None,
+            keeper: Some(Keeper::new(pools)),
         };
-        Caller::client(client).unwrap()
+        Caller::client(client, Ending::default()).unwrap()
     }
 
     fn null() -> OwnedFd {

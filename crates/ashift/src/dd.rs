@@ -35,7 +35,7 @@ pub(crate) const DD: Command<Entry> = Command::explained(
 .tool();
 
 fn run(args: &[String]) -> Outcome {
-    let world = crate::machine::entered();
+    let world = crate::world::entered();
     let mut flavour = if world.is_machine() {
         Flavour::FreeBsd
     } else {

@@ -172,7 +172,7 @@ impl Drop for TestFile {
 }
 
 fn measure(mut request: Request) -> Result<()> {
-    let world = crate::machine::current()?;
+    let world = crate::world::current()?;
     let depths = request
         .options
         .tests

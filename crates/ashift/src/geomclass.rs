@@ -114,7 +114,7 @@ impl Class {
         let options = options.map_err(|error| Fail::Failed(format!("{error}\n{usage}")))?;
         let mut call = Call {
             program,
-            world: &crate::machine::entered(),
+            world: &crate::world::entered(),
             options,
             has_consent,
         };

@@ -128,7 +128,7 @@ fn host_identify(name: &str) -> Result<IdentifyData> {
 }
 
 fn devlist(parsed: &Parsed) -> Result<()> {
-    let world = crate::machine::current()?;
+    let world = crate::world::current()?;
     let devices = devices(&world)?;
     if parsed.has('j') {
         let entries: Vec<Value> = devices.iter().map(device_json).collect();
@@ -162,7 +162,7 @@ fn identify(parsed: &Parsed) -> Result<()> {
     let [name] = &parsed.operands[..] else {
         return Err(Error::invalid("identify: one device is needed"));
     };
-    let world = crate::machine::current()?;
+    let world = crate::world::current()?;
     let name = name.strip_prefix("/dev/").unwrap_or(name);
     let devices = devices(&world)?;
     let place = devices.iter().position(|device| device.name == name);
@@ -239,7 +239,7 @@ fn diskinfo(parsed: &Parsed) -> Outcome {
 
 /// Prints a provider, unless JSON is wanted; returns the JSON for it.
 fn show(name: &str, parsed: &Parsed) -> Result<Value> {
-    let world = crate::machine::current()?;
+    let world = crate::world::current()?;
     if parsed.has('l') {
         let topology = topology(&world, name)?;
         if !parsed.has('j') {

@@ -28,8 +28,11 @@ mod program;
 mod progress;
 mod say;
 mod session;
+mod sh;
+mod sleep;
 mod state;
 mod trace;
+mod world;
 mod zdb;
 mod zfs;
 mod zone;
@@ -83,6 +86,8 @@ const ASHIFT: Table<Entry> = Table {
         bench::BENCH,
         links::LINKS,
         holder::SERVE,
+        sh::SH.held(),
+        sleep::SLEEP,
     ],
 };
 
@@ -158,11 +163,11 @@ fn start(own: &str) -> Outcome {
     let mut args: Vec<String> = args.collect::<Outcome<_>>()?;
     check_settings()?;
     if let Some(command) = ASHIFT.find(own) {
-        machine::choose(None);
+        world::choose(None);
         return run(command, &args);
     }
     let outcome = own_options(&mut args).and_then(|folder| {
-        machine::choose(folder);
+        world::choose(folder);
         match args.first().map(String::as_str) {
             Some("version" | "-V" | "--version") => {
                 println!("ashift {}", env!("CARGO_PKG_VERSION"));
@@ -213,20 +218,27 @@ pub(crate) fn run_words(words: &[String]) -> Outcome {
     run(command, rest)
 }
 
-/// Runs a command where its names are to be looked for: in the holder of the pools, if there is one.
+/// Runs a command where its names are to be looked for: in the process that holds them, if there is one.
 fn run(command: &Command<Entry>, args: &[String]) -> Outcome {
-    if command.run.is_held
-        && caller::caller().as_client().is_none()
-        && machine::chosen().is_none()
-        && !machine::is_entered()
-    {
+    if let Some(state) = holder_of(command) {
         let words = [&[command.name.to_owned()], args].concat();
-        if let Some(outcome) = holder::forward(&state::state_folder(), &words) {
+        if let Some(outcome) = holder::forward(&state, &words) {
             return outcome;
         }
     }
     match command.run.is_in_world {
-        true => machine::with_world(|| command.act(args)),
+        true => world::with_world(|| command.act(args)),
         false => command.act(args),
+    }
+}
+
+/// The state folder whose holder, if there is one, is to run a command.
+fn holder_of(command: &Command<Entry>) -> Option<PathBuf> {
+    if caller::caller().as_client().is_some() || world::is_entered() {
+        return None;
+    }
+    match world::chosen() {
+        Some(folder) => command.run.is_in_world.then(|| folder.join("state")),
+        None => command.run.is_held.then(state::state_folder),
     }
 }

@@ -90,7 +90,7 @@ fn options(parsed: &Parsed) -> Result<Options> {
 }
 
 fn measure(device: &str, options: &Options, parsed: &Parsed) -> Result<()> {
-    let world = crate::machine::current()?;
+    let world = crate::world::current()?;
     let consents = parsed.has_long("yes-write-to-device");
     let _held = match options.write {
         true => Some(device::hold(&world, device, consents)?),

@@ -10,9 +10,9 @@ use machine::World;
 use service::{Access, Environment, Observer, Pools, Progress, Session};
 
 use crate::caller::{self, caller};
-use crate::machine::{current, entered};
 use crate::say::{self, progress};
 use crate::state::{arc_bytes, state_folder, wait_ns};
+use crate::world::{current, entered};
 
 /// A session of a command in its world.
 pub(crate) fn session(access: Access, command: impl Into<String>) -> Session {
@@ -34,8 +34,10 @@ fn pools(state: PathBuf, world: Arc<World>) -> Pools {
         observer: Arc::new(Stderr),
     };
     let pools = Pools::new(state, world, environment);
-    match caller().as_client() {
-        Some(client) => pools.kept_by(Arc::clone(&client.keeper)),
+    let caller = caller();
+    let keeper = caller.as_client().and_then(|client| client.keeper.as_ref());
+    match keeper {
+        Some(keeper) => pools.kept_by(Arc::clone(keeper)),
         None => pools,
     }
 }
@@ -43,6 +45,12 @@ fn pools(state: PathBuf, world: Arc<World>) -> Pools {
 /// The pools of this host, for its holder.
 pub(crate) fn pools_of_host(state: PathBuf) -> Result<Pools> {
     Ok(pools(state, current()?))
+}
+
+/// The pools of a machine, for what keeps them open.
+pub(crate) fn pools_of_machine(world: &Arc<World>) -> Option<Pools> {
+    let state = world.running()?.state();
+    Some(pools(state, Arc::clone(world)))
 }
 
 /// Reports on stderr.

@@ -7,6 +7,11 @@ use std::process::{Command, Output, Stdio};
 
 use oracle::{Zdb, have_zdb};
 
+#[path = "machine/script.rs"]
+mod script;
+#[path = "machine/up.rs"]
+mod up;
+
 /// A machine in a temporary folder, with files of the host beside it.
 struct Bench(tempfile::TempDir);
 

@@ -26,7 +26,7 @@ pub use description::{Description, DriveEntry, FILE_NAME, NewDrive, parse_size};
 pub use host_profile::{HostProfile, host_profiles};
 pub use layer::{Layer, LayerKind};
 pub use lock::{FileLock, LockMode, Patience};
-pub use machine::{Machine, NewMachine};
+pub use machine::{Machine, MachineLock, NewMachine};
 pub use running::Running;
 pub use taste::ProviderInfo;
 pub use world::{NamesFor, World};

@@ -10,17 +10,20 @@
 //! ```
 //!
 //! # Invariants
-//! 1. One command at a time: each holds an exclusive lock on `state/lock`, from before it reads the
-//!    description until everything is written back.
+//! 1. One process at a time: a command, or the one that holds the machine while it is up. It has an exclusive lock on
+//!    `state/lock`, from before it reads the description until everything is written back.
 //! 2. The clock continues where the last command stopped; it advances only while commands run.
-//! 3. All randomness derives from the seed and the number of commands that ran before.
+//! 3. All randomness derives from the seed and the number of commands that ran before; while the machine is up, also
+//!    from when commands come in.
 //!
 //! # Crash argument
-//! Files are replaced by renaming. When a command is killed, what the drives had not yet written to
-//! their files is lost, as in a loss of power, and so is the time that had passed.
+//! Files are replaced by renaming. When a process is killed, what the drives had not yet written to
+//! their files is lost, as in a loss of power, and so is the time that had passed; while the machine is up, at most a
+//! second and that of the commands that ran.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -55,8 +58,12 @@ pub struct NewMachine {
 pub struct Machine {
     pub(crate) description: Description,
     pub(crate) clock: Clock,
-    _lock: FileLock,
+    lock: MachineLock,
 }
+
+/// The lock on a machine's folder, for as long as there is a copy of it.
+#[derive(Debug, Clone)]
+pub struct MachineLock(#[expect(dead_code, reason = "held")] Arc<FileLock>);
 
 impl Machine {
     /// Creates a machine in a folder that does not exist or is empty.
@@ -102,7 +109,15 @@ impl Machine {
         if !folder.join(FILE_NAME).is_file() {
             Description::read(folder)?; // says what is wrong
         }
-        let lock = lock(folder, patience)?;
+        let lock = MachineLock(Arc::new(lock(folder, patience)?));
+        Machine::open_locked(folder, lock)
+    }
+
+    /// Reads anew what a machine is made of, under the lock of one that was open before.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub fn open_locked(folder: &Path, lock: MachineLock) -> Result<Machine> {
         let description = Description::read(folder)?;
         let clock = read_toml(&state_of(folder).join("clock.toml"))?;
         let clock = clock.unwrap_or(Clock {
@@ -112,8 +127,14 @@ impl Machine {
         Ok(Machine {
             description,
             clock,
-            _lock: lock,
+            lock,
         })
+    }
+
+    /// Its lock.
+    #[must_use]
+    pub fn lock(&self) -> MachineLock {
+        self.lock.clone()
     }
 
     /// What it is made of.

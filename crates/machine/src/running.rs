@@ -19,6 +19,9 @@ use crate::layer::Layer;
 use crate::machine::Machine;
 use crate::world::World;
 
+/// How much time of a machine that is up may be lost when its process is killed, in ns.
+const KEEP_CLOCK_NS: u64 = 1_000_000_000;
+
 /// A machine whose drives are open.
 pub struct Running {
     machine: Mutex<Machine>,
@@ -79,6 +82,19 @@ impl Running {
     #[must_use]
     pub fn state(&self) -> PathBuf {
         self.machine.lock().state()
+    }
+
+    /// Saves the clock while the machine stays up, if it has moved by a second since it was last saved.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn keep_clock(&self) -> Result<()> {
+        let mut machine = self.machine.lock();
+        let now_ns = rt::now_ns();
+        if now_ns.saturating_sub(machine.clock_ns()) < KEEP_CLOCK_NS {
+            return Ok(());
+        }
+        machine.save_clock(now_ns)
     }
 
     /// The hostname in vdev labels and pool history.
@@ -257,6 +273,19 @@ impl World {
             drive.power_cut(seed.wrapping_add(number))?;
         }
         self.lose_layers()
+    }
+
+    /// Switches a machine off in order, as its operating system does: the drives write what is in their caches, and
+    /// lose their power; transient layers are gone. No provider is to be used from then on.
+    ///
+    /// # Errors
+    /// The first error of a drive, which is switched off nevertheless; errors of saving the layers.
+    pub fn switch_off(&self) -> Result<()> {
+        let mut outcome = Ok(());
+        for drive in self.drives() {
+            outcome = outcome.and(drive.flush()).and(drive.power_cut(0));
+        }
+        outcome.and(self.lose_layers())
     }
 }
 

@@ -361,7 +361,10 @@ impl World {
     }
 
     /// Removes the layers that do not survive a loss of power, and resets the counters.
-    pub(crate) fn lose_layers(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// Errors of saving them.
+    pub fn lose_layers(&self) -> Result<()> {
         self.ledger.lock().clear();
         self.change_layers(|layers| {
             // Layers on a lost layer are lost with it.

@@ -16,6 +16,9 @@
 //! the clock to that time runs it, without a switch of threads. A lone thread that waits for a time
 //! just moves the clock.
 //!
+//! A simulation can also serve threads outside of it ([`open_door`]): they come in, and time passes only while some of
+//! them are there.
+//!
 //! Simulating an hour of disk time thus takes only as long as the computing in it, and the same
 //! seed gives the same interleaving, the same times and the same random numbers.
 //!
@@ -57,8 +60,10 @@ pub use one_shot::OneShot;
 pub use parallel::{parallel_map, parallelism};
 pub use processor::{Processor, Transfer, Work, book_transfer, charge};
 pub use random::{SeededRandom, fill_random, random_below, random_u64, splitmix64};
-pub use sim::{SimOptions, is_simulated, simulate, simulate_with};
+pub use sim::{
+    Door, SimOptions, close_door, is_simulated, open_door, outside, simulate, simulate_with,
+};
 pub use sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use taskq::TaskQueue;
-pub use thread::{JoinHandle, spawn, spin, yield_now};
+pub use thread::{JoinHandle, spawn, spawn_with_stack, spin, yield_now};
 pub use timer::at_ns;

@@ -12,12 +12,15 @@
 //!    timers), finished.
 //! 3. The function of a timer runs in the thread that found that no thread can run before it is
 //!    due, on the stack of that thread's wait, and never waits itself.
+//! 4. While there is a door ([`door`]), no thread that came in by it runs, and no other can run without
+//!    the clock moving, nobody has the baton; the next thread that comes in takes it.
 //!
 //! # Abort
 //! After a deadlock, or a panic of the first thread, all other threads have to end, wherever they
 //! are. They are all released at once, and every call into `rt` that would wait unwinds the calling
 //! thread instead (or, if it is unwinding already, returns, or falls back to the real operation).
 
+mod door;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -30,6 +33,7 @@ use std::time::Duration;
 
 use crate::processor::{Cores, Processor};
 use crate::thread::Payload;
+pub use door::{Door, close_door, open_door, outside};
 pub(crate) use schedule::{Callback, Wait, WaitKey};
 use schedule::{Decision, Schedule, Slot, TaskId};
 
@@ -142,6 +146,12 @@ impl Entered {
         IN_SIM.set(true);
         Entered(CONTEXT.replace(Some(context)))
     }
+
+    /// Unsets it until that is dropped.
+    fn leave() -> Self {
+        IN_SIM.set(false);
+        Entered(CONTEXT.replace(None))
+    }
 }
 
 impl Drop for Entered {
@@ -185,6 +195,48 @@ impl Sim {
         let mut schedule = self.schedule();
         self.aborted.store(true, Ordering::Release);
         schedule.abort(report);
+    }
+
+    /// Starts the thread of a task, which runs as soon as it is given the baton.
+    fn start_thread<T: Send + 'static>(
+        self: &Arc<Self>,
+        id: TaskId,
+        slot: &Arc<Slot>,
+        (name, stack_bytes): (&str, Option<usize>),
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> SimJoinHandle<T> {
+        let packet = Arc::new(Mutex::new(None));
+        let handle = SimJoinHandle {
+            sim: Arc::clone(self),
+            id,
+            packet: Arc::clone(&packet),
+        };
+        let context = Context {
+            sim: Arc::clone(self),
+            me: id,
+        };
+        let os_slot = Arc::clone(slot);
+        let body = move || {
+            os_slot.wait();
+            let entered = Entered::new(context.clone());
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                context.is_aborted();
+                f()
+            }));
+            let panicked = result.as_ref().err().and_then(panic_message);
+            *packet.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            drop(packet);
+            drop(entered);
+            context.finish(panicked);
+        };
+        let mut thread = std::thread::Builder::new().name(name.to_owned());
+        if let Some(bytes) = stack_bytes {
+            thread = thread.stack_size(bytes);
+        }
+        let os = thread.spawn(body);
+        let os = os.unwrap_or_else(|e| panic!("no thread for {name}: {e}"));
+        slot.belongs_to(os.thread().clone());
+        handle
     }
 
     /// Gives the threads of an aborted simulation a few real seconds to unwind.
@@ -311,6 +363,7 @@ impl Context {
                         continue;
                     }
                 }
+                Decision::Rest => {}
                 Decision::Deadlock(report) => {
                     self.sim.aborted.store(true, Ordering::Release);
                     schedule.abort(&report);
@@ -384,39 +437,12 @@ impl Context {
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         name: &str,
+        stack_bytes: Option<usize>,
         f: impl FnOnce() -> T + Send + 'static,
     ) -> SimJoinHandle<T> {
         let slot = Arc::new(Slot::default());
         let id = self.sim.schedule().add(name, Arc::clone(&slot));
-        let packet = Arc::new(Mutex::new(None));
-        let handle = SimJoinHandle {
-            sim: Arc::clone(&self.sim),
-            id,
-            packet: Arc::clone(&packet),
-        };
-        let context = Context {
-            sim: Arc::clone(&self.sim),
-            me: id,
-        };
-        let os_slot = Arc::clone(&slot);
-        let body = move || {
-            os_slot.wait();
-            let entered = Entered::new(context.clone());
-            let result = catch_unwind(AssertUnwindSafe(|| {
-                context.is_aborted();
-                f()
-            }));
-            let panicked = result.as_ref().err().and_then(panic_message);
-            *packet.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-            drop(packet);
-            drop(entered);
-            context.finish(panicked);
-        };
-        let os = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(body)
-            .unwrap_or_else(|e| panic!("no thread for {name}: {e}"));
-        slot.belongs_to(os.thread().clone());
+        let handle = self.sim.start_thread(id, &slot, (name, stack_bytes), f);
         self.sim.schedule().start(id);
         handle
     }
@@ -425,6 +451,11 @@ impl Context {
     fn finish(&self, panicked: Option<String>) {
         let mut schedule = self.sim.schedule();
         schedule.finish(self.me, panicked);
+        self.give_up_baton(schedule);
+    }
+
+    /// Hands the baton to the next thread, for a thread that has ended or goes outside.
+    fn give_up_baton<'a>(&'a self, mut schedule: MutexGuard<'a, Schedule>) {
         while !self.sim.is_aborted() {
             match schedule.choose_next() {
                 Decision::Run(next) => schedule.slot(next).release(),
@@ -436,6 +467,7 @@ impl Context {
                     schedule = self.sim.schedule();
                     continue;
                 }
+                Decision::Rest => {}
                 Decision::Deadlock(report) => {
                     self.sim.aborted.store(true, Ordering::Release);
                     schedule.abort(&report);

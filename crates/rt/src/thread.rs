@@ -20,15 +20,36 @@ pub fn spawn<T: Send + 'static>(
     name: &str,
     f: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
-    JoinHandle(match sim::current() {
-        Some(context) => Inner::Simulated(context.spawn(name, f)),
-        None => Inner::Real(
-            std::thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(f)
-                .unwrap_or_else(|e| panic!("no thread for {name}: {e}")),
-        ),
-    })
+    start(name, None, f)
+}
+
+/// [`spawn`] with a stack of that size instead of the default.
+#[track_caller]
+pub fn spawn_with_stack<T: Send + 'static>(
+    name: &str,
+    stack_bytes: usize,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    start(name, Some(stack_bytes), f)
+}
+
+#[track_caller]
+fn start<T: Send + 'static>(
+    name: &str,
+    stack_bytes: Option<usize>,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    if let Some(context) = sim::current() {
+        return JoinHandle(Inner::Simulated(context.spawn(name, stack_bytes, f)));
+    }
+    let mut thread = std::thread::Builder::new().name(name.to_owned());
+    if let Some(bytes) = stack_bytes {
+        thread = thread.stack_size(bytes);
+    }
+    let thread = thread.spawn(f);
+    JoinHandle(Inner::Real(
+        thread.unwrap_or_else(|e| panic!("no thread for {name}: {e}")),
+    ))
 }
 
 /// Busy-waits for at most `ns` nanoseconds until another thread has made `is_done` true; returns

@@ -237,6 +237,17 @@ impl Keeper {
         outcome
     }
 
+    /// Gives up all pools as they are, when the power is gone: nothing more is written, and nothing is kept of what
+    /// failed. For when no session uses them.
+    pub fn lose(&self) {
+        let slots = std::mem::take(&mut *self.slots.lock());
+        for slot in slots.into_values() {
+            if let Slot::Open { pool, .. } = slot {
+                pool.lose();
+            }
+        }
+    }
+
     fn use_of(self: &Arc<Keeper>, pool: &str, is_alone: bool) -> Use {
         Use {
             keeper: Arc::clone(self),

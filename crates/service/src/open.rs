@@ -35,6 +35,8 @@ pub(crate) struct Opened {
     pools: Pools,
     /// Its file systems that sessions have open, by dataset; only if the pool is kept open.
     mounts: Mutex<BTreeMap<ObjectId, Weak<Mount>>>,
+    /// Whether it went with the power of its machine.
+    is_lost: AtomicBool,
     _lock: PoolLock,
 }
 
@@ -46,10 +48,13 @@ pub(crate) struct Absent {
 }
 
 impl Drop for Opened {
-    /// Keeps the events, the errors met and the I/O counted, unless the pool is no longer imported here.
+    /// Keeps the events, the errors met and the I/O counted, unless the pool is no longer imported here, or lost.
     fn drop(&mut self) {
         let name = self.spa.name();
         self.publisher.stop();
+        if self.is_lost.load(Ordering::Relaxed) {
+            return;
+        }
         if self.pools.imported(&name).is_err() {
             // What an export or destruction was is told in vain if it cannot be kept: it has happened.
             let _ = keep_events(&self.pools, &self.spa);
@@ -240,6 +245,11 @@ impl Opened {
         &self.facts
     }
 
+    /// Its machine has lost its power: nothing is kept of it.
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
+    }
+
     /// Opens an imported pool; waits while another session holds it.
     pub(crate) fn open(
         pools: &Pools,
@@ -294,6 +304,7 @@ impl Opened {
             facts,
             pools: pools.clone(),
             mounts: Mutex::default(),
+            is_lost: AtomicBool::new(false),
             _lock: lock,
         })
     }

@@ -211,7 +211,7 @@ impl Content for Stream {
 
 /// Refuses the image or disk of an imported pool, even though no process has it open now.
 fn check_is_free(file: &File) -> Result<()> {
-    let world = crate::machine::current()?;
+    let world = crate::world::current()?;
     let facts = file.metadata()?;
     let may_be_device = facts.len() >= SPA_MINDEVSIZE || facts.file_type().is_block_device();
     if world.is_machine() || !may_be_device {

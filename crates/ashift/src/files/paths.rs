@@ -50,7 +50,7 @@ impl fmt::Display for Location {
 /// Whether a path may lead to where a dataset is mounted. In a machine all datasets are mounted; on the
 /// host they would be, and existing host files take precedence.
 pub(crate) fn may_be_mounted(text: &str) -> bool {
-    text.starts_with('/') && (crate::machine::is_machine() || !is_on_host(text))
+    text.starts_with('/') && (crate::world::is_machine() || !is_on_host(text))
 }
 
 /// Whether the host has a file at this path, or could create one.
@@ -99,7 +99,7 @@ impl Paths {
                 Ok(pool) => pool,
                 Err(error) => {
                     let is_likely = below(text, &format!("/{name}")).is_some();
-                    let in_machine = crate::machine::is_machine();
+                    let in_machine = crate::world::is_machine();
                     if is_likely || (in_machine && !is_on_host(text)) {
                         closed.get_or_insert(error);
                     }

@@ -131,7 +131,7 @@ fn run(args: &[String]) -> Outcome {
     if let Some((letter, name)) = needs.filter(|(letter, _)| parsed.value(*letter).is_none()) {
         return misused(format!("Option '{letter}' ({name}) not specified."));
     }
-    let world = crate::machine::entered();
+    let world = crate::world::entered();
     let call = Call {
         verb: command.name,
         is_json: parsed.has('j'),

@@ -11,7 +11,7 @@ use std::path::Path;
 use base::{Context, Error, ErrorKind, Result};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-use super::request::{Request, Run, VERSION};
+use super::request::{Request, Restart, Run, VERSION};
 use super::socket;
 use crate::caller::caller;
 use crate::failure::{Fail, Outcome};
@@ -32,15 +32,33 @@ pub(crate) fn forward(state: &Path, words: &[String]) -> Option<Outcome> {
     Some(ask(holder, &Request::Run(run)))
 }
 
-/// Ends the holder of the state folder.
-pub(super) fn stop(state: &Path) -> Outcome {
-    match connect(state)? {
-        Some(holder) => ask(holder, &Request::Stop),
-        None => Err(Fail::Failed(format!(
-            "nothing holds the pools remembered in {}",
-            state.display()
-        ))),
+/// Ends the holder of the state folder. `None` if there is none.
+pub(crate) fn stop(state: &Path) -> Option<Outcome> {
+    asked(state, &Request::Stop)
+}
+
+/// Has the machine of the state folder begin anew. `None` if it is not up.
+pub(crate) fn restart(state: &Path, how: Restart) -> Option<Outcome> {
+    asked(state, &Request::Restart(how))
+}
+
+fn asked(state: &Path, request: &Request) -> Option<Outcome> {
+    match connect(state) {
+        Ok(holder) => holder.map(|holder| ask(holder, request)),
+        Err(error) => Some(Err(Fail::Failed(error.to_string()))),
     }
+}
+
+/// The process that is the holder of the state folder, if there is one.
+///
+/// # Errors
+/// When something else is in its place, or another user's.
+pub(crate) fn process(state: &Path) -> Result<Option<i32>> {
+    let Some(holder) = connect(state)? else {
+        return Ok(None);
+    };
+    let peer = rustix::net::sockopt::socket_peercred(&holder).map_err(io::Error::from)?;
+    Ok(Some(peer.pid.as_raw_nonzero().get()))
 }
 
 /// The holder's end of its socket; `None` if there is no holder.
@@ -74,7 +92,10 @@ pub(super) fn check_place(path: &Path, found: &Metadata, is_right: bool) -> Resu
             true => "a symbolic link, which is not followed",
             false => "not what a holder makes",
         };
-        let text = format!("{}: {what}; remove it, or set ASHIFT_STATE", path.display());
+        let text = format!(
+            "{}: {what}; remove it, or use another folder",
+            path.display()
+        );
         return Err(Error::new(ErrorKind::InvalidInput, text));
     }
     check_user(found.uid(), path)

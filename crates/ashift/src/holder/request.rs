@@ -2,8 +2,9 @@
 //!
 //! # Layout
 //! A length (u32, little endian), then so many bytes: fields, each with its length (u32) in front. The first field is
-//! `stop` or `run`; the second the version of the program; then, to run: `quiet` or nothing, the file creation mask
-//! (octal), the count of words (decimal), the words, and the environment as `NAME=VALUE`.
+//! `stop`, `restart`, `cut` or `run`; the second the version of the program; then, to cut: the seed (decimal); to run:
+//! `quiet` or nothing, the file creation mask (octal), the count of words (decimal), the words, and the environment as
+//! `NAME=VALUE`.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -23,6 +24,17 @@ pub(super) enum Request {
     Run(Run),
     /// End.
     Stop,
+    /// Begin anew: what is to be done with a machine.
+    Restart(Restart),
+}
+
+/// How a machine begins anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Restart {
+    /// In order.
+    Reboot,
+    /// After a power cut; the seed decides what is lost.
+    PowerCut(Option<u64>),
 }
 
 /// A command with what its caller gives.
@@ -52,6 +64,17 @@ impl Request {
             Request::Stop => {
                 add(b"stop");
                 add(VERSION.as_bytes());
+            }
+            Request::Restart(Restart::Reboot) => {
+                add(b"restart");
+                add(VERSION.as_bytes());
+            }
+            Request::Restart(Restart::PowerCut(seed)) => {
+                add(b"cut");
+                add(VERSION.as_bytes());
+                add(seed
+                    .map_or_else(String::new, |seed| seed.to_string())
+                    .as_bytes());
             }
             Request::Run(run) => {
                 add(b"run");
@@ -104,8 +127,18 @@ impl Request {
         let mut fields = fields.into_iter();
         let mut text = || Some(std::str::from_utf8(fields.next()?).ok()?.to_owned());
         let (kind, version) = (text()?, text()?);
-        if kind == "stop" {
-            return Some(Request::Stop);
+        match kind.as_str() {
+            "stop" => return Some(Request::Stop),
+            "restart" => return Some(Request::Restart(Restart::Reboot)),
+            "cut" => {
+                let seed = text()?;
+                let seed = match seed.as_str() {
+                    "" => None,
+                    seed => Some(seed.parse().ok()?),
+                };
+                return Some(Request::Restart(Restart::PowerCut(seed)));
+            }
+            _ => {}
         }
         let (is_quiet, umask, count) = (text()? == "quiet", text()?, text()?);
         let words = (0..count.parse::<usize>().ok()?)
@@ -150,7 +183,13 @@ mod tests {
 
     #[test]
     fn a_request_is_received_as_it_was_sent() {
-        for request in [example(), Request::Stop] {
+        let restarts = [
+            Restart::Reboot,
+            Restart::PowerCut(None),
+            Restart::PowerCut(Some(7)),
+        ];
+        let requests = restarts.map(Request::Restart);
+        for request in [example(), Request::Stop].into_iter().chain(requests) {
             let mut bytes = Vec::new();
             request.send(&mut bytes).unwrap();
             assert_eq!(Request::receive(&mut &bytes[..]).unwrap(), request);

@@ -22,10 +22,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::client::check_place;
-use super::request::{Request, Run, VERSION};
+use super::request::{Request, Restart, Run, VERSION};
+use super::scene::Scene;
 use super::socket;
 use crate::background;
-use crate::caller::{self, Caller, Client};
+use crate::caller::{self, Caller, Client, Ending, STACK_BYTES};
 use crate::failure::{Fail, Outcome};
 use crate::session;
 
@@ -33,76 +34,72 @@ use crate::session;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
-/// Stack of a command's thread: as much as that of a program's first one.
-const STACK_BYTES: usize = 8 << 20;
+
+/// What a holder is for, in messages.
+pub(super) struct Whose {
+    /// `the pools`, `machine 'm'`
+    pub(super) what: String,
+    /// The command that ends it.
+    pub(super) end: String,
+}
 
 /// The holder.
-struct Holder {
-    state: PathBuf,
-    keeper: Arc<Keeper>,
-    commands: Mutex<Commands>,
-    ended: Condvar,
+pub(super) struct Holder {
+    pub(super) state: PathBuf,
+    whose: Whose,
+    listener: UnixListener,
+    stage: Mutex<Stage>,
+    /// The commands that run, or what there is instead of them, has changed.
+    changed: Condvar,
+    _lock: FileLock,
 }
 
-/// The commands that run.
-#[derive(Default)]
-struct Commands {
+/// The commands that run, and where they do.
+struct Stage {
     next: u64,
-    running: BTreeMap<u64, Arc<Caller>>,
-    is_stopping: bool,
+    running: BTreeMap<u64, Ending>,
+    scene: Option<Scene>,
+    /// It ends for good.
+    is_ending: bool,
 }
 
-/// Holds pools until it is told to stop.
+/// Holds pools of this host until it is told to stop.
 pub(super) fn serve(state: &Path, names: &[String]) -> Outcome {
     fs::create_dir_all(state)?;
-    check_place(
-        state,
-        &fs::symlink_metadata(state)?,
-        fs::symlink_metadata(state)?.is_dir(),
-    )?;
-    // Relative to the folder in which the holder was started; commands have others.
-    let state = fs::canonicalize(state)?;
-    let _lock = only_one(&state)?;
-    let listener = listen(&socket(&state))?;
+    let whose = Whose {
+        what: "the pools".to_owned(),
+        end: "ashift serve --stop".to_owned(),
+    };
+    let holder = Holder::new(state, whose)?;
     if background::is_background() {
         background::leave_session()?;
     }
-    let pools = session::pools_of_host(state.clone())?;
+    let pools = session::pools_of_host(holder.state.clone())?;
     let imported = pools.names()?;
-    let holder = Arc::new(Holder {
-        keeper: Keeper::new(pools),
-        state,
-        commands: Mutex::default(),
-        ended: Condvar::new(),
-    });
+    let keeper = Keeper::new(pools);
+    holder.play(Scene::Host(Arc::clone(&keeper)));
     let wanted = if names.is_empty() { &imported } else { names };
     for name in wanted {
-        match holder.keeper.keep(name) {
+        match keeper.keep(name) {
             Ok(()) => {}
             // One that cannot be opened does not keep the others from being held, unless it was asked for.
             Err(error) if names.is_empty() => eprintln!("ashift serve: {error}"),
             Err(error) => {
-                holder.stop()?;
+                holder.end()?;
                 return Err(error.into());
             }
         }
     }
-    stop_at_signals(&holder)?;
+    holder.stop_at_signals("ashift serve: ")?;
     if background::is_background() {
         background::ready(Some(&holder.state.join("holder.log")))?;
     }
-    for client in listener.incoming() {
-        let holder = Arc::clone(&holder);
-        let Ok(client) = client else { continue };
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-        // Without threads the client finds that its stream has ended.
-        let _ = thread.spawn(move || holder.answer(client));
-    }
+    holder.accept();
     Ok(())
 }
 
 /// The lock of the one holder of a state folder.
-fn only_one(state: &Path) -> Result<FileLock> {
+fn only_one(state: &Path, whose: &Whose) -> Result<FileLock> {
     let patience = Patience {
         wait_ns: 0,
         on_wait: &|_| {},
@@ -110,11 +107,14 @@ fn only_one(state: &Path) -> Result<FileLock> {
     let lock = FileLock::take(
         &Pools::holder_lock(state),
         LockMode::Exclusive,
-        "the pools",
+        &whose.what,
         &patience,
     );
     lock.map_err(|e| match e.kind() {
-        ErrorKind::Busy => Error::new(ErrorKind::Busy, format!("the pools are held already: {e}")),
+        ErrorKind::Busy => {
+            let text = format!("{} held already: {e}", whose.is());
+            Error::new(ErrorKind::Busy, text)
+        }
         _ => e,
     })
 }
@@ -141,56 +141,136 @@ fn listen(path: &Path) -> Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
-fn stop_at_signals(holder: &Arc<Holder>) -> Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let holder = Arc::clone(holder);
-    std::thread::spawn(move || {
-        let _ = signals.forever().next();
-        let outcome = holder.stop().map_err(Fail::from);
-        std::process::exit(crate::exit_code(outcome, "ashift serve: ").into());
-    });
-    Ok(())
+impl Whose {
+    /// `the pools are`, `machine 'm' is`
+    fn is(&self) -> String {
+        let is = if self.what.ends_with('s') {
+            "are"
+        } else {
+            "is"
+        };
+        format!("{} {is}", self.what)
+    }
 }
 
 impl Holder {
-    fn commands(&self) -> MutexGuard<'_, Commands> {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The holder of a state folder, with its socket; nothing is run yet.
+    ///
+    /// # Errors
+    /// `Busy` if there is one already; when something else is in the place of the folder or its socket.
+    pub(super) fn new(state: &Path, whose: Whose) -> Result<Arc<Holder>> {
+        let found = fs::symlink_metadata(state)?;
+        check_place(state, &found, found.is_dir())?;
+        // Relative to the folder in which the holder was started; commands have others.
+        let state = fs::canonicalize(state)?;
+        let lock = only_one(&state, &whose)?;
+        let listener = listen(&socket(&state))?;
+        Ok(Arc::new(Holder {
+            state,
+            whose,
+            listener,
+            stage: Mutex::new(Stage {
+                next: 0,
+                running: BTreeMap::new(),
+                scene: None,
+                is_ending: false,
+            }),
+            changed: Condvar::new(),
+            _lock: lock,
+        }))
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on commands run there.
+    pub(super) fn play(&self, scene: Scene) {
+        self.stage().scene = Some(scene);
+        self.changed.notify_all();
+    }
+
+    /// Serves clients, each in a thread of its own, until the process ends.
+    pub(super) fn accept(self: &Arc<Holder>) {
+        for client in self.listener.incoming() {
+            let holder = Arc::clone(self);
+            let Ok(client) = client else { continue };
+            let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+            // Without threads the client finds that its stream has ended.
+            let _ = thread.spawn(move || holder.answer(client));
+        }
+    }
+
+    pub(super) fn stop_at_signals(self: &Arc<Holder>, lead: &'static str) -> Result<()> {
+        let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+        let holder = Arc::clone(self);
+        std::thread::spawn(move || {
+            let _ = signals.forever().next();
+            let outcome = holder.end().map_err(Fail::from);
+            std::process::exit(crate::exit_code(outcome, lead).into());
+        });
+        Ok(())
     }
 
     /// Ends all commands and closes the pools. The socket goes first, so that commands from now on open the pools
     /// themselves, as soon as they are closed.
-    fn stop(&self) -> Result<()> {
+    pub(super) fn end(&self) -> Result<()> {
         let _ = fs::remove_file(socket(&self.state));
-        let mut commands = self.commands();
-        commands.is_stopping = true;
-        for caller in commands.running.values() {
-            caller.hang_up();
+        self.stage().is_ending = true;
+        self.changed.notify_all();
+        self.clear(None)
+    }
+
+    /// Ends all commands, then the scene; those that come meanwhile wait for the next one.
+    fn clear(&self, how: Option<Restart>) -> Result<()> {
+        let mut stage = self.stage();
+        if how.is_some() && matches!(stage.scene, Some(Scene::Host(_))) {
+            return Err(Error::invalid("only a machine begins anew"));
         }
-        while !commands.running.is_empty() {
-            let waited = self.ended.wait(commands);
-            commands = waited.unwrap_or_else(PoisonError::into_inner);
+        // Waits for one that is being made, too.
+        let scene = loop {
+            match stage.scene.take() {
+                Some(scene) => break scene,
+                None => stage = self.wait(stage),
+            }
+        };
+        drop(stage);
+        if let Some(Restart::PowerCut(seed)) = how {
+            scene.cut_power(seed)?;
         }
-        drop(commands);
-        self.keeper.close()
+        let mut stage = self.stage();
+        stage.running.values().for_each(Ending::hang_up);
+        while !stage.running.is_empty() {
+            stage = self.wait(stage);
+        }
+        drop(stage);
+        scene.end(how)
+    }
+
+    fn wait<'a>(&self, stage: MutexGuard<'a, Stage>) -> MutexGuard<'a, Stage> {
+        let waited = self.changed.wait(stage);
+        waited.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does what one client asks.
     fn answer(&self, mut client: UnixStream) {
         let request = self.receive(&client);
         let is_stop = matches!(request, Ok((Request::Stop, _)));
+        let done = |outcome: Result<()>| match outcome {
+            Ok(()) => vec![b'c', 0],
+            Err(error) => refusal(&error.to_string()),
+        };
         let answer = match request {
-            Ok((Request::Run(run), streams)) => self.run(&client, &run, streams),
-            Ok((Request::Stop, _)) => match self.stop() {
-                Ok(()) => vec![b'c', 0],
-                Err(error) => refusal(&error.to_string()),
-            },
+            Ok((Request::Run(run), streams)) => self.run(&client, run, streams),
+            Ok((Request::Stop, _)) => done(self.end()),
+            Ok((Request::Restart(how), _)) => done(self.clear(Some(how))),
             Err(error) => refusal(&error.to_string()),
         };
         // A client that is gone needs no answer.
         let _ = client.write_all(&answer);
         let _ = client.shutdown(std::net::Shutdown::Both);
         if is_stop {
-            std::process::exit(0);
+            std::process::exit((answer != [b'c', 0]).into());
         }
     }
 
@@ -198,7 +278,7 @@ impl Holder {
         let peer = rustix::net::sockopt::socket_peercred(client).map_err(io::Error::from)?;
         let (uid, own) = (peer.uid, rustix::process::geteuid());
         if uid != own && !uid.is_root() {
-            let text = format!("these pools are held by user {}", own.as_raw());
+            let text = format!("{} held by user {}", self.whose.is(), own.as_raw());
             return Err(Error::invalid(text));
         }
         client.set_read_timeout(Some(REQUEST_TIMEOUT))?;
@@ -209,51 +289,82 @@ impl Holder {
     }
 
     /// Runs a command for a client, and returns the answer.
-    fn run(&self, client: &UnixStream, run: &Run, streams: [OwnedFd; 4]) -> Vec<u8> {
+    fn run(&self, client: &UnixStream, run: Run, streams: [OwnedFd; 4]) -> Vec<u8> {
         if run.version != VERSION {
             return refusal(&format!(
-                "the pools are held by ashift {VERSION} (process {}), and this is {}: end it with 'ashift serve \
-                 --stop', and start it again",
+                "{} held by ashift {VERSION} (process {}), and this is {}: end it with '{}', and start it again",
+                self.whose.is(),
                 std::process::id(),
-                run.version
+                run.version,
+                self.whose.end,
             ));
         }
-        let [input, out, err, folder] = streams;
-        let caller = Caller::client(Client {
-            streams: [input, out, err],
-            environment: run.environment.clone(),
-            state: self.state.clone(),
-            keeper: Arc::clone(&self.keeper),
-        });
-        let caller = match caller {
-            Ok(caller) => caller,
-            Err(error) => return refusal(&error.to_string()),
-        };
-        let Some(number) = self.admit(&caller) else {
+        let Some((number, scene, ending)) = self.admit() else {
             return refusal("the holder of the pools is being stopped");
         };
-        let answer = match watch(client, &caller) {
-            Ok(()) => vec![b'c', act(&caller, run, &folder)],
-            Err(error) => refusal(&error.to_string()),
-        };
-        self.dismiss(number);
+        let answer = run_in(&scene, &self.state, ending, (client, run, streams));
+        // What is in the scene is closed when no command uses it.
+        drop(scene);
+        self.stage().running.remove(&number);
+        self.changed.notify_all();
         answer
     }
 
-    fn admit(&self, caller: &Arc<Caller>) -> Option<u64> {
-        let mut commands = self.commands();
-        if commands.is_stopping {
-            return None;
+    /// Counts a command among those that run, as soon as there is a scene.
+    fn admit(&self) -> Option<(u64, Scene, Ending)> {
+        let mut stage = self.stage();
+        loop {
+            if stage.is_ending {
+                return None;
+            }
+            let Some(scene) = stage.scene.clone() else {
+                stage = self.wait(stage);
+                continue;
+            };
+            stage.next += 1;
+            let (number, ending) = (stage.next, Ending::default());
+            stage.running.insert(number, ending.clone());
+            return Some((number, scene, ending));
         }
-        commands.next += 1;
-        let number = commands.next;
-        commands.running.insert(number, Arc::clone(caller));
-        Some(number)
     }
+}
 
-    fn dismiss(&self, number: u64) {
-        self.commands().running.remove(&number);
-        self.ended.notify_all();
+/// Runs a client's command, and returns the answer.
+fn run_in(
+    scene: &Scene,
+    state: &Path,
+    ending: Ending,
+    (client, run, streams): (&UnixStream, Run, [OwnedFd; 4]),
+) -> Vec<u8> {
+    let [input, out, err, folder] = streams;
+    let caller = Caller::client(
+        Client {
+            streams: [input, out, err],
+            environment: run.environment,
+            state: state.to_owned(),
+            machine: scene.machine(),
+            keeper: Some(Arc::clone(scene.keeper())),
+        },
+        ending.clone(),
+    );
+    let watched = caller.and_then(|caller| watch(client, ending).map(|()| caller));
+    let caller = match watched {
+        Ok(caller) => caller,
+        Err(error) => return refusal(&error.to_string()),
+    };
+    let (words, umask, is_quiet) = (run.words, run.umask, run.is_quiet);
+    let act = move || {
+        if let Err(error) = stand_in(&folder, umask) {
+            return crate::exit_code(Err(Fail::from(error)), "ashift: ");
+        }
+        if is_quiet {
+            caller::caller().be_quiet();
+        }
+        crate::run_for_client(&words)
+    };
+    match scene.run(&caller, act) {
+        Some(code) => vec![b'c', code],
+        None => refusal("the machine is being switched off"),
     }
 }
 
@@ -284,19 +395,6 @@ fn take_streams(client: &UnixStream) -> Result<[OwnedFd; 4]> {
     streams.map_err(|_| Error::invalid("a client gives four descriptors"))
 }
 
-/// Runs the command in the thread that is there for it, and returns its exit code.
-fn act(caller: &Arc<Caller>, run: &Run, folder: &OwnedFd) -> u8 {
-    caller::run(caller, || {
-        if let Err(error) = stand_in(folder, run.umask) {
-            return crate::exit_code(Err(Fail::from(error)), "ashift: ");
-        }
-        if run.is_quiet {
-            caller.be_quiet();
-        }
-        crate::run_for_client(&run.words)
-    })
-}
-
 /// Gives this thread the client's current folder and file creation mask.
 fn stand_in(folder: &OwnedFd, umask: u32) -> io::Result<()> {
     unshare(CloneFlags::CLONE_FS)?;
@@ -306,13 +404,13 @@ fn stand_in(folder: &OwnedFd, umask: u32) -> io::Result<()> {
 }
 
 /// From now on the command is told when its client ends.
-fn watch(client: &UnixStream, caller: &Arc<Caller>) -> io::Result<()> {
-    let (mut client, caller) = (client.try_clone()?, Arc::clone(caller));
+fn watch(client: &UnixStream, ending: Ending) -> io::Result<()> {
+    let mut client = client.try_clone()?;
     std::thread::Builder::new().spawn(move || {
         // Nothing else comes from the client: what can be read is the end of its stream, or that the command has
         // ended.
         let _ = client.read(&mut [0]);
-        caller.hang_up();
+        ending.hang_up();
     })?;
     Ok(())
 }

@@ -11,9 +11,11 @@ use machine::{
 };
 use serde_json::json;
 
-use super::{chosen, in_machine, open};
+use super::up;
 use crate::command::{Command, Entry, Table, asks_for_help, verb};
 use crate::failure::{Fail, Outcome};
+use crate::holder::Restart;
+use crate::world::{chosen, in_machine, on, open};
 
 pub(crate) const MACHINE: Command<Entry> = Command::words(
     "machine",
@@ -25,6 +27,10 @@ usage: ashift machine create [--seed N] [--host HOST] DIR NAME=PROFILE[,OPTION=V
        ashift machine pull [DIR] NAME ...
        ashift machine push [DIR] NAME ...
        ashift machine move [DIR] NAME=BUS ...
+       ashift machine up [--background] [DIR]
+       ashift machine down [DIR]
+       ashift machine reboot [--power-cut [--seed N]] [DIR]
+       ashift machine status [-j] [DIR]
        ashift machine power-cut [--seed N] [DIR]
        ashift machine power-cut [--seed N] --after SECONDS [DIR] -- COMMAND ...
        ashift machine fault list|add|remove …
@@ -33,7 +39,7 @@ usage: ashift machine create [--seed N] [--host HOST] DIR NAME=PROFILE[,OPTION=V
 
 A machine is a folder that describes a computer of emulated drives (machine.toml) and holds what is
 on them. Commands run in it with -m DIR or ASHIFT_MACHINE=DIR: `ashift -m DIR zpool status`; then DIR
-may be left out here, too. Its clock moves only while a command runs in it.
+may be left out here, too. Its clock moves only while a command runs in it. `ashift sh` runs several.
 
     create      make a machine; `ashift drives` lists the profiles; HOST says what computing takes:
                 none (the default: nothing), modern, freebsd-9
@@ -44,9 +50,16 @@ may be left out here, too. Its clock moves only while a command runs in it.
     move        connect drives to another bus: sata, or usb, behind a bridge that keeps sectors at the
                 end for itself and passes on one command at a time; as after pull, what only their
                 caches hold is lost
+    up          keep it switched on: pools stay open and caches warm, and commands run in it side by side, until
+                `machine down`. Its clock moves while a command runs, also with `ashift -m DIR sleep 30`
+    down        end its commands, close its pools, switch its drives off
+    reboot      the same, and on again; with --power-cut nothing is closed. The script boot.sh in the machine's
+                folder runs whenever it is switched on so, by `ashift sh`
+    status      whether it is up, and its clock
     power-cut   lose the power: of what the drives' caches hold, chance decides what is lost;
                 layers that were made with --transient, and attached elis, are gone; with
-                --after in the midst of a command, so many seconds of the machine after its start
+                --after in the midst of a command, so many seconds of the machine after its start;
+                one that is up starts again
     fault       sectors that fail or lie, writes that get lost, dead drives: `ashift machine fault -h`
     mount       show everything that has a name as a file in FOLDER, by FUSE, for this host's own
                 programs; the machine is in use until `umount FOLDER`
@@ -82,6 +95,10 @@ const VERBS: Table<Act> = Table {
         verb("pull", Act::On(pull)),
         verb("push", Act::On(push)),
         verb("move", Act::On(move_drives)),
+        verb("up", Act::On(up::up)),
+        verb("down", Act::On(up::down)),
+        verb("reboot", Act::On(up::reboot)),
+        verb("status", Act::On(up::status)),
         verb("power-cut", Act::On(power_cut)),
         verb("mount", Act::On(mount)),
         verb("destroy", Act::On(destroy)),
@@ -90,16 +107,19 @@ const VERBS: Table<Act> = Table {
 
 /// The parsed arguments.
 #[derive(Default)]
-struct Request {
+pub(super) struct Request {
     operands: Vec<String>,
-    seed: Option<u64>,
+    pub(super) seed: Option<u64>,
     host: Option<String>,
     /// `--after`, in nanoseconds.
     after_ns: Option<u64>,
     /// What follows `--`.
     command: Vec<String>,
-    is_json: bool,
+    pub(super) is_json: bool,
     is_foreground: bool,
+    pub(super) is_background: bool,
+    /// `--power-cut`
+    pub(super) cuts_power: bool,
 }
 
 fn run(args: &[String]) -> Outcome {
@@ -112,7 +132,8 @@ fn run(args: &[String]) -> Outcome {
             Act::On(act) => {
                 let request = parse(rest)?;
                 let (folder, operands) = folder_of(&request.operands)?;
-                act(&folder, operands, &request)
+                let forwarded = up::forward(command.name, &folder, args);
+                forwarded.unwrap_or_else(|| act(&folder, operands, &request))
             }
         });
     outcome.map_err(|fail| match fail {
@@ -142,6 +163,8 @@ fn parse(args: &[String]) -> Outcome<Request> {
         match arg.as_str() {
             "-j" | "--json" => request.is_json = true,
             "--foreground" => request.is_foreground = true,
+            "-b" | "--background" => request.is_background = true,
+            "--power-cut" => request.cuts_power = true,
             "--seed" => {
                 let seed = args.next().and_then(|text| text.parse().ok());
                 let bad = || Fail::Usage("--seed needs a number".to_owned());
@@ -167,7 +190,7 @@ fn parse(args: &[String]) -> Outcome<Request> {
     Ok(request)
 }
 
-fn check_none(operands: &[String]) -> Outcome {
+pub(super) fn check_none(operands: &[String]) -> Outcome {
     match operands.first() {
         Some(word) => misused(format!("'{word}' is too much")),
         None => Ok(()),
@@ -185,6 +208,7 @@ fn mount(folder: &Path, operands: &[String], request: &Request) -> Outcome {
     let [on] = operands else {
         return misused("one folder to mount on is needed");
     };
+    up::check_down(folder)?;
     Ok(super::mount::run(
         folder,
         Path::new(on),
@@ -196,6 +220,7 @@ fn destroy(folder: &Path, operands: &[String], request: &Request) -> Outcome {
     if !operands.is_empty() || request.operands.len() != 1 {
         return misused("one folder is to be named");
     }
+    up::check_down(folder)?;
     Ok(open(folder)?.destroy()?)
 }
 
@@ -250,7 +275,6 @@ fn create(request: &Request) -> Outcome {
 
 fn add(folder: &Path, words: &[String], _: &Request) -> Outcome {
     check_some(words)?;
-    let machine = open(folder)?;
     let mut new = Vec::new();
     for word in words {
         new.push(match word.contains('=') {
@@ -258,7 +282,7 @@ fn add(folder: &Path, words: &[String], _: &Request) -> Outcome {
             false => None,
         });
     }
-    Ok(in_machine(machine, |world| {
+    Ok(on(folder, |world| {
         words
             .iter()
             .zip(&new)
@@ -289,7 +313,7 @@ fn on_drives(
     act: fn(&machine::Running, &str) -> Result<()>,
 ) -> Outcome {
     check_some(names)?;
-    Ok(in_machine(open(folder)?, |world| {
+    Ok(on(folder, |world| {
         names.iter().try_for_each(|name| act(running(world)?, name))
     })??)
 }
@@ -304,7 +328,7 @@ fn move_drives(folder: &Path, words: &[String], _: &Request) -> Outcome {
         let bus = Bus::parse(bus).map_err(|e| Fail::Usage(e.to_string()))?;
         moves.push((name, bus));
     }
-    Ok(in_machine(open(folder)?, |world| {
+    Ok(on(folder, |world| {
         let mut moves = moves.into_iter();
         moves.try_for_each(|(name, bus)| running(world)?.move_to(name, bus))
     })??)
@@ -320,6 +344,12 @@ fn power_cut(folder: &Path, operands: &[String], request: &Request) -> Outcome {
     {
         return misused(format!("unrecognized command '{name}'"));
     }
+    if request.after_ns.is_none()
+        && let Some(outcome) = up::restart(folder, Restart::PowerCut(request.seed))
+    {
+        return outcome;
+    }
+    up::check_down(folder)?;
     let machine = open(folder)?;
     let seed = request.seed.unwrap_or_else(|| machine.command_seed());
     let Some(after_ns) = request.after_ns else {
@@ -341,9 +371,8 @@ fn power_cut(folder: &Path, operands: &[String], request: &Request) -> Outcome {
 
 fn show(folder: &Path, operands: &[String], request: &Request) -> Outcome {
     check_none(operands)?;
-    let machine = open(folder)?;
     let shown = folder.display().to_string();
-    let text = in_machine(machine, |world| {
+    let text = on(folder, |world| {
         if request.is_json {
             json_of(world, &shown)
         } else {
@@ -360,7 +389,7 @@ fn pools(world: &World) -> Result<Vec<String>> {
 }
 
 /// `1234.567890123 s`
-fn seconds(ns: u64) -> String {
+pub(super) fn seconds(ns: u64) -> String {
     format!("{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 

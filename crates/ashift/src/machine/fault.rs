@@ -10,9 +10,10 @@ use geom::Provider;
 use machine::{FILE_NAME, World};
 use serde_json::{Value, json};
 
-use super::{chosen, in_machine, open};
+use super::up;
 use crate::command::{Command, Entry, Table, verb};
 use crate::failure::{Fail, Outcome};
+use crate::world::{chosen, on};
 
 /// Part of `ashift machine`, with usage and messages of its own.
 pub(super) const FAULT: Command<Entry> = Command::explained(
@@ -71,7 +72,11 @@ fn run(args: &[String]) -> Outcome {
         Some(command) => (command.run)(world, operands, &options),
         None => Err(misused()),
     };
-    Ok(open(&folder).and_then(|machine| in_machine(machine, act)?)?)
+    let words = [&["fault".to_owned()], args].concat();
+    if let Some(outcome) = up::forward("fault", &folder, &words) {
+        return outcome;
+    }
+    Ok(on(&folder, act)??)
 }
 
 fn misused() -> Error {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use base::Result;
 
-use crate::background;
+use crate::{background, world};
 
 /// Runs `ashift machine mount DIR MNT`; unless in the foreground, returns once `folder` can be used.
 pub(crate) fn run(machine: &Path, folder: &Path, foreground: bool) -> Result<()> {
@@ -27,7 +27,7 @@ fn serve(machine: &Path, folder: &Path) -> Result<()> {
     if is_background {
         background::leave_session()?;
     }
-    let machine = super::open(machine)?;
+    let machine = world::open(machine)?;
     let ready = || {
         if is_background {
             // It is mounted; who started it learns otherwise that it is not ready.
@@ -39,5 +39,5 @@ fn serve(machine: &Path, folder: &Path) -> Result<()> {
             );
         }
     };
-    super::in_machine(machine, |world| drivefs::mount(world, folder, ready))?
+    world::in_machine(machine, |world| drivefs::mount(world, folder, ready))?
 }

@@ -57,7 +57,7 @@ fn run(args: &[String]) -> Outcome {
     };
     // as in parted: an argument may hold several words
     let words: Vec<String> = words.flat_map(|arg| split_words(&arg)).collect();
-    commands::run(&crate::machine::entered(), &device, &words, &options).map_err(say)
+    commands::run(&crate::world::entered(), &device, &words, &options).map_err(say)
 }
 
 /// The failure with a text that is complete.

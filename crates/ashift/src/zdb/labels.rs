@@ -18,7 +18,7 @@ use super::request::Request;
 use super::targets::words;
 use super::text::{self, Printer};
 use super::{FAILED, label_stats};
-use crate::machine::current;
+use crate::world::current;
 
 const RULE: &str = "------------------------------------";
 

@@ -20,8 +20,8 @@ use super::FAILED;
 use super::request::Request;
 use super::targets::{Target, words};
 use super::text::{self, Printer};
-use crate::machine::current;
 use crate::session::session;
+use crate::world::current;
 
 /// `ZPOOL_NEVER_REWIND`
 const NEVER_REWIND: u32 = 2;

@@ -16,7 +16,7 @@ use service::Session;
 use vdev::label::Owner;
 use vdev::{PoolState, VdevKind, label};
 
-use crate::machine::current;
+use crate::world::current;
 
 /// A device that was named on the command line.
 #[derive(Clone, Debug)]

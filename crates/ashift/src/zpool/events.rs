@@ -37,7 +37,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         println!("{:<30} CLASS", "TIME");
     }
     // In a machine nothing else runs that could be followed.
-    let follows = args.has('f') && !crate::machine::is_machine();
+    let follows = args.has('f') && !crate::world::is_machine();
     let mut last = None;
     loop {
         let mut out = String::new();

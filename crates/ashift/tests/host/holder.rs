@@ -347,7 +347,7 @@ fn there_is_one_holder_and_it_serves_its_user_alone() {
         open(&socket);
         let (code, out, said) = other();
         assert!(
-            code == 1 && out.is_empty() && said.contains("these pools are held by user 0"),
+            code == 1 && out.is_empty() && said.contains("the pools are held by user 0"),
             "{said}"
         );
     }

@@ -37,6 +37,7 @@ pub(crate) enum Wait {
     Join(TaskId),
     Everyone,
     Sleep,
+    Outside,
 }
 
 impl Wait {
@@ -46,7 +47,7 @@ impl Wait {
             Wait::Condvar(address) => Some(WaitKey::Condvar(address)),
             Wait::Join(id) => Some(WaitKey::Join(id)),
             Wait::Everyone => Some(WaitKey::Everyone),
-            Wait::Sleep => None,
+            Wait::Sleep | Wait::Outside => None,
         }
     }
 }
@@ -99,6 +100,8 @@ struct Task {
     timed_out: bool,
     panicked: Option<String>,
     joined: bool,
+    /// It came in by the door.
+    is_guest: bool,
 }
 
 /// What a timer runs.
@@ -133,6 +136,8 @@ pub(super) enum Decision {
     Run(TaskId),
     /// Run this without the lock of the schedule, then choose again.
     Call(Callback),
+    /// Nothing, until a thread comes in.
+    Rest,
     Deadlock(String),
 }
 
@@ -152,6 +157,14 @@ pub(super) struct Schedule {
     waiters: BTreeMap<WaitKey, Vec<TaskId>>,
     spawned_live: usize,
     abort_report: String,
+    /// Whether threads may come in from outside; then time passes only while there are some.
+    has_door: bool,
+    /// Threads that came in and have not ended; without those that wait outside.
+    guests: usize,
+    /// Those that wait outside.
+    outside: usize,
+    /// No thread has the baton.
+    is_resting: bool,
 }
 
 /// The generator of a seed with its first number skipped, so that known seeds keep their sequences.
@@ -180,6 +193,10 @@ impl Schedule {
             waiters: BTreeMap::new(),
             spawned_live: 0,
             abort_report: String::new(),
+            has_door: false,
+            guests: 0,
+            outside: 0,
+            is_resting: false,
         }
     }
 
@@ -189,8 +206,61 @@ impl Schedule {
         TaskId(self.tasks.len() - 1)
     }
 
+    /// Like `add`, for a thread that comes in from outside; `None` if the door is closed.
+    pub(super) fn add_guest(&mut self, name: &str, slot: Arc<Slot>) -> Option<TaskId> {
+        if !self.has_door {
+            return None;
+        }
+        let id = self.add(name, slot);
+        let task = &mut self.tasks[id.0];
+        task.is_guest = true;
+        // Its result goes outside.
+        task.joined = true;
+        Some(id)
+    }
+
     pub(super) fn start(&mut self, id: TaskId) {
+        if self.tasks[id.0].is_guest {
+            self.guests += 1;
+        }
         self.make_runnable(id);
+    }
+
+    pub(super) fn set_door(&mut self, is_open: bool) {
+        self.has_door = is_open;
+    }
+
+    /// The running thread begins to wait outside; false if it cannot.
+    pub(super) fn leave(&mut self, id: TaskId, at: &'static Location<'static>) -> bool {
+        let task = &mut self.tasks[id.0];
+        if !task.is_guest || !self.has_door {
+            return false;
+        }
+        task.state = State::Blocked {
+            wait: Wait::Outside,
+            deadline: None,
+            at,
+        };
+        self.guests -= 1;
+        self.outside += 1;
+        true
+    }
+
+    /// A thread that waited outside comes in again.
+    pub(super) fn come_back(&mut self, id: TaskId) {
+        self.outside -= 1;
+        self.guests += 1;
+        self.make_runnable(id);
+    }
+
+    /// Whether no thread has the baton, and the caller, who has made one runnable, is to give it to it.
+    pub(super) fn end_rest(&mut self) -> bool {
+        std::mem::take(&mut self.is_resting)
+    }
+
+    /// Whether the clock may move.
+    fn may_time_pass(&self) -> bool {
+        !self.has_door || self.guests > 0
     }
 
     pub(super) fn slot(&self, id: TaskId) -> Arc<Slot> {
@@ -267,6 +337,7 @@ impl Schedule {
     /// it did.
     pub(super) fn jump_to(&mut self, deadline: u64) -> bool {
         let is_first = self.runnable.is_empty()
+            && self.may_time_pass()
             && self.timers.first().is_none_or(|(due, _)| *due > deadline)
             && (self.callbacks.peek()).is_none_or(|Reverse(call)| call.when > deadline);
         if is_first {
@@ -280,7 +351,10 @@ impl Schedule {
         let when = self.callbacks.peek()?.0.when;
         if when > self.now_ns {
             let thread_due = self.timers.first().map(|(due, _)| *due);
-            if !self.runnable.is_empty() || thread_due.is_some_and(|due| due < when) {
+            if !self.runnable.is_empty()
+                || !self.may_time_pass()
+                || thread_due.is_some_and(|due| due < when)
+            {
                 return None;
             }
             self.now_ns = when;
@@ -294,7 +368,11 @@ impl Schedule {
             return Decision::Call(f);
         }
         if self.runnable.is_empty() && !self.fire_timers() {
-            return Decision::Deadlock(self.report());
+            if self.outside == 0 && self.may_time_pass() {
+                return Decision::Deadlock(self.report());
+            }
+            self.is_resting = true;
+            return Decision::Rest;
         }
         let at = self.choices.index(self.runnable.len());
         let next = self.runnable.swap_remove(at);
@@ -303,11 +381,14 @@ impl Schedule {
     }
 
     /// Moves the clock to the earliest deadline and wakes all threads due; returns false if there is
-    /// none.
+    /// none, or the clock may not move.
     fn fire_timers(&mut self) -> bool {
         let Some((deadline, _)) = self.timers.first().copied() else {
             return false;
         };
+        if deadline > self.now_ns && !self.may_time_pass() {
+            return false;
+        }
         self.now_ns = self.now_ns.max(deadline);
         while let Some((due, id)) = self.timers.first().copied() {
             if due > self.now_ns {
@@ -359,6 +440,9 @@ impl Schedule {
         let task = &mut self.tasks[id.0];
         task.state = State::Finished;
         task.panicked = panicked;
+        if task.is_guest {
+            self.guests -= 1;
+        }
         self.spawned_live -= 1;
         if self.abort_report.is_empty() {
             self.wake_all(WaitKey::Join(id));
@@ -426,6 +510,7 @@ impl Task {
             timed_out: false,
             panicked: None,
             joined: false,
+            is_guest: false,
         }
     }
 }
@@ -441,6 +526,7 @@ impl fmt::Display for Waited<'_> {
             Wait::Join(id) => write!(f, "the end of \"{}\"", self.0.tasks[id.0].name),
             Wait::Everyone => f.write_str("the end of all threads"),
             Wait::Sleep => f.write_str("a time"),
+            Wait::Outside => f.write_str("something outside"),
         }
     }
 }

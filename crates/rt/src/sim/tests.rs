@@ -2,10 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::{
-    Condvar, Mutex, RwLock, TaskQueue, now_ns, parallel_map, random_u64, simulate, sleep_ns, spawn,
-    wall_clock, yield_now,
+    Condvar, Door, Mutex, OneShot, RwLock, TaskQueue, close_door, is_simulated, now_ns, open_door,
+    outside, parallel_map, random_u64, simulate, sleep_ns, spawn, wall_clock, yield_now,
 };
 
 const MS: u64 = 1_000_000;
@@ -296,4 +298,77 @@ fn real_threads_lock_wait_and_join() {
     assert_eq!(adder.join(), "done");
     assert!(now_ns() <= now_ns());
     assert!(!crate::is_simulated());
+}
+
+#[test]
+fn time_passes_only_while_a_guest_is_in() {
+    use std::sync::mpsc;
+
+    let (give, given) = mpsc::channel();
+    let visitor = std::thread::spawn(move || {
+        let door: Door = given.recv().unwrap();
+        let stay = |ns: u64| {
+            let inside = move || {
+                let began_ns = now_ns();
+                sleep_ns(ns);
+                (began_ns, now_ns())
+            };
+            door.enter("guest", 1 << 20, inside).map(Result::unwrap)
+        };
+        let first = stay(1_000).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let second = stay(500).unwrap();
+        assert_eq!(first.1, second.0, "nobody was in, and time passed");
+        assert_eq!(second.1 - second.0, 500);
+        // One that waits outside does not count.
+        let waits = move || {
+            let began_ns = now_ns();
+            outside(|| {
+                assert!(!is_simulated());
+                std::thread::sleep(Duration::from_millis(20));
+            });
+            now_ns() - began_ns
+        };
+        assert_eq!(door.enter("guest", 1 << 20, waits).unwrap().unwrap(), 0);
+        // Two at once share the time.
+        std::thread::scope(|scope| {
+            scope.spawn(|| stay(3_000).unwrap());
+            scope.spawn(|| stay(3_000).unwrap());
+        });
+        let panic = door.enter("guest", 1 << 20, || {
+            std::panic::resume_unwind(Box::new("in there"))
+        });
+        let payload: Box<dyn std::any::Any + Send> =
+            panic.map(Result::<(), _>::unwrap_err).unwrap();
+        assert_eq!(*payload.downcast::<&str>().unwrap(), "in there");
+        door.clone()
+    });
+    let ticks = simulate(5, move || {
+        let (end, ticks) = (Arc::new(OneShot::default()), Arc::new(AtomicUsize::new(0)));
+        let door = open_door();
+        give.send(door.clone()).unwrap();
+        let ender = Arc::clone(&end);
+        let _ticker = spawn("ticker", {
+            let (end, ticks) = (Arc::clone(&end), Arc::clone(&ticks));
+            move || {
+                while !end.is_given() {
+                    sleep_ns(100);
+                    ticks.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        let closer = std::thread::spawn(move || {
+            let door = visitor.join().unwrap();
+            door.enter("guest", 1 << 20, move || ender.give(()))
+                .map(Result::unwrap)
+                .unwrap();
+        });
+        end.wait(|()| ());
+        close_door();
+        closer.join().unwrap();
+        assert!(door.enter("guest", 1 << 20, || ()).is_none());
+        ticks.load(Ordering::Relaxed)
+    });
+    // 1,000 + 500 ns, and what the two took: 3,000 to 6,000 ns.
+    assert!((45..=77).contains(&ticks), "{ticks}");
 }
