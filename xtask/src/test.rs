@@ -1,7 +1,6 @@
 //! Format, lints, tidy, every test, every fuzz target, a storm.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use crate::programs;
 
 /// Runs everything that must hold before a change lands, and prints the count of tests: a fuzz target
 /// that survives its minute counts as one, and so does a storm.
@@ -22,7 +21,7 @@ pub(crate) fn run(with_fuzz: bool) -> Result<(), String> {
         ],
     )?;
     crate::tidy::run()?;
-    let (mut passed, mut failed, mut outcome) = tests()?;
+    let (mut passed, mut failed, mut outcome) = programs::run()?;
     if seconds == 0 {
         println!("SKIPPED: fuzz targets");
     } else {
@@ -57,58 +56,4 @@ fn fuzz_seconds() -> Result<u32, String> {
             .parse()
             .map_err(|_| format!("FUZZ_SECONDS={seconds} is not a number"))
     })
-}
-
-/// Runs `cargo test`, shows its output, adds up its closing lines: passed, failed, and how it ended.
-fn tests() -> Result<(u64, u64, Result<(), String>), String> {
-    eprintln!("$ cargo test --workspace");
-    let mut child = Command::new("cargo")
-        .args(["test", "--workspace", "--no-fail-fast"])
-        .current_dir(crate::root())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("cargo: {e}"))?;
-    let output = child.stdout.take().expect("it is piped");
-    let (mut passed, mut failed) = (0u64, 0u64);
-    for line in BufReader::new(output).lines().map_while(Result::ok) {
-        println!("{line}");
-        if let Some(counts) = line.strip_prefix("test result: ") {
-            passed += number_before(counts, " passed");
-            failed += number_before(counts, " failed");
-        }
-    }
-    let status = child.wait().map_err(|e| format!("cargo: {e}"))?;
-    let outcome = if status.success() && passed > 0 {
-        Ok(())
-    } else {
-        Err("cargo test failed".into())
-    };
-    Ok((passed, failed, outcome))
-}
-
-/// The number that stands right before `word`; 0 when there is none.
-fn number_before(text: &str, word: &str) -> u64 {
-    let Some(end) = text.find(word) else { return 0 };
-    let digits = text[..end]
-        .rsplit(|c: char| !c.is_ascii_digit())
-        .next()
-        .unwrap_or("");
-    digits.parse().unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::number_before;
-
-    #[test]
-    fn closing_lines_are_counted() {
-        let line = "ok. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out";
-        assert_eq!(
-            (
-                number_before(line, " passed"),
-                number_before(line, " failed")
-            ),
-            (12, 3)
-        );
-    }
 }
