@@ -17,7 +17,7 @@
 //! # Invariants
 //! 1. A file that the kernel knows is held in [`zpl::Filesystem`]: it stays until the kernel forgets it, with or
 //!    without a name.
-//! 2. A panic in a request is an I/O error of that request.
+//! 2. A panic in a request is an I/O error of that request, unless the program ends at panics.
 //!
 //! # Concurrency
 //! Each request has a thread of its own while it is worked on; there are as many threads as requests at a time,

@@ -17,6 +17,13 @@ const PACKAGES: &[&str] = &[
     "acl",
     "attr",
     "g++",
+    "git",
+    "rsync",
+    "fio",
+    "sqlite3",
+    "postgresql",
+    "dbench",
+    "bonnie++",
 ];
 /// Packages from bookworm-backports, section contrib.
 const BACKPORTS: &[&str] = &["zfs-dkms", "zfsutils-linux", "zfs-test", "libzfslinux-dev"];
@@ -36,9 +43,13 @@ pub(crate) fn is_installed() -> bool {
         "/usr/bin/getfattr",
         "/usr/bin/g++",
     ];
+    let programs = [
+        "git", "rsync", "fio", "sqlite3", "postgres", "setpriv", "dbench", "bonnie++",
+    ];
     tools
         .iter()
         .all(|t| Path::new(t).exists() || Path::new(&t.replacen("/usr", "", 1)).exists())
+        && programs.iter().all(|name| crate::find_tool(name).is_some())
         && crate::vm::Guest::kernel_release().is_some()
 }
 

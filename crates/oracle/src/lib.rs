@@ -11,9 +11,11 @@
 
 pub mod install;
 pub mod parity;
+pub mod tools;
 pub mod vm;
 pub mod zdb;
 
+pub use tools::{find_tool, have_tool};
 pub use zdb::{Zdb, have_zdb};
 
 /// Reports that a test is skipped, and what to install. Panics when `CI` is set.

@@ -11,10 +11,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use base::{Context, Error, Result};
+use base::Result;
 use serde_json::json;
 
-use super::host_fs::{KINDS, Mounted, image, settle, silent};
+use super::host_fs::{KINDS, Mounted, folder, image, settle, silent};
 use super::tree::{SIZE_MAX, make_tree};
 use super::turns::{median, own_program};
 use super::{Words, usage_error};
@@ -35,12 +35,7 @@ pub(super) fn run(words: &mut Words) -> Outcome {
     if !words.operands.is_empty() || !KINDS.contains(&&*kind) {
         return Err(usage_error());
     }
-    let dir = dir.map_or_else(std::env::temp_dir, PathBuf::from);
-    let folder = tempfile::Builder::new()
-        .prefix("ashift-bench-")
-        .tempdir_in(&dir)
-        .map_err(Error::from)
-        .within(|| dir.display().to_string())?;
+    let folder = folder(dir)?;
     let bench = Bench {
         own: own_program()?,
         folder: folder.path().to_owned(),

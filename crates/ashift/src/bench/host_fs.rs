@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use base::{Context, Error, ErrorKind, Result};
+use tempfile::TempDir;
 
 /// Those that the other side may be.
 pub(super) const KINDS: [&str; 3] = ["btrfs", "ext4", "xfs"];
@@ -42,6 +43,16 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.0).status();
     }
+}
+
+/// A folder for images in `dir`, or in the host's temporary folder; removed on drop.
+pub(super) fn folder(dir: Option<String>) -> Result<TempDir> {
+    let dir = dir.map_or_else(std::env::temp_dir, PathBuf::from);
+    tempfile::Builder::new()
+        .prefix("ashift-bench-")
+        .tempdir_in(&dir)
+        .map_err(Error::from)
+        .within(|| dir.display().to_string())
 }
 
 /// A new, empty image.

@@ -11,9 +11,8 @@ pub(super) mod passthrough;
 mod sides;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-use base::{Context, Error, Result};
+use base::{Context, Result};
 use serde_json::json;
 
 use self::loads::{LOADS, Load, Loads};
@@ -46,12 +45,7 @@ pub(super) fn run(words: &mut Words) -> Outcome {
     if !words.operands.is_empty() || size_bytes < 1 << 20 || loads.is_empty() {
         return Err(usage_error());
     }
-    let dir = dir.map_or_else(std::env::temp_dir, PathBuf::from);
-    let folder = tempfile::Builder::new()
-        .prefix("ashift-bench-")
-        .tempdir_in(&dir)
-        .map_err(Error::from)
-        .within(|| dir.display().to_string())?;
+    let folder = super::host_fs::folder(dir)?;
     let sides = Sides {
         own: super::turns::own_program()?,
         folder: folder.path().to_owned(),
