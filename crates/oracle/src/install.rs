@@ -27,9 +27,11 @@ const PACKAGES: &[&str] = &[
 ];
 /// Packages from bookworm-backports, section contrib.
 const BACKPORTS: &[&str] = &["zfs-dkms", "zfsutils-linux", "zfs-test", "libzfslinux-dev"];
+/// Test programs for file systems, from the registry of crates.
+const CRATES: &[(&str, &str)] = &[("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
 const LIST: &str = "/etc/apt/sources.list.d/contrib-backports.list";
 
-/// Whether everything that the tests use is installed.
+/// Whether everything of Debian's that the tests use is installed.
 #[must_use]
 pub(crate) fn is_installed() -> bool {
     let tools = [
@@ -53,14 +55,36 @@ pub(crate) fn is_installed() -> bool {
         && crate::vm::Guest::kernel_release().is_some()
 }
 
-/// Installs the packages with apt-get; needs root. Says on stderr what it does.
+/// Installs the packages with apt-get, which needs root, and the crates with cargo. Says on stderr what it does.
 ///
 /// # Errors
 /// A message for the user.
 pub fn install() -> Result<(), String> {
-    if is_installed() {
-        return Ok(());
+    if !is_installed() {
+        install_packages()?;
     }
+    for (name, version) in CRATES {
+        if crate::find_tool(name).is_none() {
+            install_crate(name, version)?;
+        }
+    }
+    Ok(())
+}
+
+fn install_crate(name: &str, version: &str) -> Result<(), String> {
+    eprintln!("installing {name} {version} with cargo (half a minute, once)");
+    let status = Command::new("cargo")
+        .args(["install", "--locked", "--quiet", "--version", version, name])
+        .current_dir("/")
+        .status()
+        .map_err(|e| format!("cargo: {e}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("cargo install {name} failed")),
+    }
+}
+
+fn install_packages() -> Result<(), String> {
     eprintln!("installing OpenZFS, QEMU and a kernel from Debian (about four minutes, once)");
     apt(&["update", "-qq"])?;
     add_archive()?;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-/// Where a program is: among PostgreSQL's, in `PATH`, or where Debian keeps those of the administrator.
+/// Where a program is: among PostgreSQL's, in `PATH`, where Debian keeps those of the administrator, or where cargo
+/// installs its own.
 #[must_use]
 pub fn find_tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -12,6 +13,7 @@ pub fn find_tool(name: &str) -> Option<PathBuf> {
         .into_iter()
         .chain(std::env::split_paths(&path))
         .chain(administrators)
+        .chain(cargos())
         .map(|folder| folder.join(name))
         .find(|file| file.is_file())
 }
@@ -34,4 +36,11 @@ fn postgresql() -> Option<PathBuf> {
         name.to_str().and_then(|name| name.parse::<u32>().ok())
     });
     Some(newest?.path().join("bin"))
+}
+
+/// The folder of the programs that cargo has installed.
+fn cargos() -> Option<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    Some(home?.join("bin"))
 }

@@ -7,24 +7,14 @@ use std::process::Command;
 
 use crate::tree::{Tree, can_mount};
 
-/// A program of cargo's; without it the test says how to get it.
+/// Such a program, if it can be used here.
 fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let home = std::env::var_os("HOME").unwrap_or_default();
-    let own = PathBuf::from(home).join(".cargo/bin");
-    let found = std::env::split_paths(&path)
-        .chain([own])
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file());
-    if found.is_none() {
-        eprintln!("SKIPPED: no {name} (cargo install {name})");
-    }
-    found
+    (oracle::have_tool(name) && can_mount()).then(|| oracle::find_tool(name).expect("it is there"))
 }
 
 #[test]
 fn pjdfstest_finds_nothing() {
-    let Some(program) = program("pjdfstest").filter(|_| can_mount()) else {
+    let Some(program) = program("pjdfstest") else {
         return;
     };
     let tree = Tree::new("");
@@ -54,7 +44,7 @@ fn pjdfstest_finds_nothing() {
 
 #[test]
 fn fsx_finds_nothing() {
-    let Some(program) = program("fsx").filter(|_| can_mount()) else {
+    let Some(program) = program("fsx") else {
         return;
     };
     let operations = std::env::var("FSX_OPS").unwrap_or_else(|_| "1000".to_owned());
