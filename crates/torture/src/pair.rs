@@ -360,7 +360,8 @@ impl Pair<'_> {
 
     fn look(&mut self) {
         let id = self.any();
-        compare_file(self.fs, id, self.model.file(id));
+        let compared = compare_file(self.fs, id, self.model.file(id));
+        self.works("look", compared);
     }
 }
 
@@ -370,12 +371,14 @@ impl Pair<'_> {
 /// When one is not as it should be.
 pub fn compare(fs: &Filesystem, model: &MemFs) {
     for (id, file) in model.files() {
-        compare_file(fs, id, file);
+        let compared = compare_file(fs, id, file);
+        compared.unwrap_or_else(|e| panic!("file {id}: {e}"));
     }
 }
 
-fn compare_file(fs: &Filesystem, id: ObjectId, file: &MemFile) {
-    let attr = fs.getattr(id).unwrap_or_else(|e| panic!("file {id}: {e}"));
+/// An error only if the file could not be read.
+fn compare_file(fs: &Filesystem, id: ObjectId, file: &MemFile) -> Result<()> {
+    let attr = fs.getattr(id)?;
     let have = (attr.mode, attr.uid, attr.links);
     assert_eq!(have, (file.mode, file.uid, file.links), "file {id}");
     if let Some(mtime) = file.mtime.filter(|_| !file.is_directory()) {
@@ -384,7 +387,7 @@ fn compare_file(fs: &Filesystem, id: ObjectId, file: &MemFile) {
     match attr.file_type() {
         Some(FileType::Directory) => {
             assert_eq!(attr.size, file.entries.len() as u64 + 2, "directory {id}");
-            let entries = fs.list(id).expect("a directory is listed");
+            let entries = fs.list(id)?;
             let listed: BTreeMap<Vec<u8>, ObjectId> =
                 entries.into_iter().map(|e| (e.name, e.id)).collect();
             if file.links > 0 {
@@ -392,24 +395,25 @@ fn compare_file(fs: &Filesystem, id: ObjectId, file: &MemFile) {
             }
         }
         Some(FileType::Symlink) => {
-            assert_eq!(fs.readlink(id).expect("a link is read"), file.data);
+            assert_eq!(fs.readlink(id)?, file.data);
         }
         Some(FileType::Regular) => {
             assert_eq!(attr.size, file.data.len() as u64, "file {id}");
             let mut data = vec![1; file.data.len() + 1];
-            let count = fs.read(id, 0, &mut data).expect("a file is read");
+            let count = fs.read(id, 0, &mut data)?;
             assert_eq!(count, file.data.len(), "file {id}");
             let differs = data.iter().zip(&file.data).position(|(a, b)| a != b);
             assert_eq!(differs, None, "content of file {id}");
         }
         _ => {}
     }
-    let mut names = fs.listxattr(id).expect("attributes are listed");
+    let mut names = fs.listxattr(id)?;
     names.sort();
     let expected: Vec<Vec<u8>> = file.xattrs.keys().cloned().collect();
     assert_eq!(names, expected, "file {id}");
     for (name, value) in &file.xattrs {
-        let found = fs.getxattr(id, name).expect("an attribute is read");
+        let found = fs.getxattr(id, name)?;
         assert_eq!(found.as_ref(), Some(value), "file {id}");
     }
+    Ok(())
 }
