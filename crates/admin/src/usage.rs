@@ -87,13 +87,7 @@ const ZPOOL: &[Option<Command>] = &[
     command("labelclear", &["labelclear [-f] <vdev>"]),
     None,
     command("checkpoint", &["checkpoint [-d [-w]] <pool> ..."]),
-    command(
-        "prefetch",
-        &[
-            "prefetch -t <type> [<type opts>] <pool>",
-            "    -t ddt <pool>",
-        ],
-    ),
+    command("prefetch", &["prefetch [-t ddt|brt] <pool>"]),
     None,
     command(
         "list",

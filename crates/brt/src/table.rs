@@ -67,6 +67,12 @@ impl Brts {
         self.vdevs.is_empty()
     }
 
+    /// The ZAP of each table.
+    pub fn zaps(&self) -> impl Iterator<Item = ObjectId> {
+        let entries = self.vdevs.values().map(|brt| brt.phys.mos_entries.get());
+        entries.map(ObjectId)
+    }
+
     /// Bytes that cloned blocks occupy.
     #[must_use]
     #[doc(alias = "brt_get_used")]

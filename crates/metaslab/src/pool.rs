@@ -633,16 +633,19 @@ impl Topology {
         &self.classes[class as usize]
     }
 
-    /// Where a block of a class may go: where there is no device for dedup tables, they are metadata, and what
-    /// does not fit into its class goes to the normal one.
+    /// Where a block of a class may go: where there is no device for dedup tables, they are metadata; log blocks
+    /// prefer special devices to normal ones; what does not fit into its class goes to the normal one.
+    #[doc(alias = "zio_alloc_zil")]
     fn in_turn(&self, class: AllocClass) -> impl Iterator<Item = &Class> {
-        let class = match class {
-            AllocClass::Dedup if self.class(class).groups.is_empty() => AllocClass::Special,
-            class => class,
+        let turns: &[AllocClass] = match class {
+            AllocClass::Normal => &[AllocClass::Normal],
+            AllocClass::Log => &[AllocClass::Log, AllocClass::Special, AllocClass::Normal],
+            AllocClass::Dedup if !self.class(class).groups.is_empty() => {
+                &[AllocClass::Dedup, AllocClass::Normal]
+            }
+            AllocClass::Dedup | AllocClass::Special => &[AllocClass::Special, AllocClass::Normal],
         };
-        let spills = class != AllocClass::Normal;
-        let normal = spills.then(|| self.class(AllocClass::Normal));
-        std::iter::once(self.class(class)).chain(normal)
+        turns.iter().map(|turn| self.class(*turn))
     }
 
     /// Sorts the groups into their classes again.

@@ -31,6 +31,7 @@ mod log_space_maps;
 mod mmp;
 mod obstacle;
 mod parts;
+mod prefetch;
 mod props;
 mod rebuild;
 mod reflow;
@@ -60,6 +61,7 @@ pub use load::{ImportOptions, device_paths, try_import, uberblock_txgs};
 pub use mmp::activity_check_ns;
 pub use obstacle::Obstacle;
 pub use parts::Parts;
+pub use prefetch::SharedTables;
 pub use rebuild::{RebuildProgress, RebuildState, Resilver};
 pub use removal::{
     RemovalProgress, RemovalSettings, condensed_obsolete_map, read_mapping, read_obsolete_counts,

@@ -31,7 +31,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use base::{Error, ErrorKind, Result, VdevId};
+use base::{Error, ErrorKind, ObjectId, Result, VdevId};
 use brt::Brts;
 use ddt::{Candidate, DdtHistogram, DdtKey, DdtSizes, DdtSync, Ddts, UniqueZaps};
 use dmu::{Objset, Tx};
@@ -39,6 +39,8 @@ use phys::BlkPtrPhys;
 use phys::blkptr::DvaPhys;
 use rt::{Mutex, RwLock};
 use zio::{DedupTables, Known};
+
+use crate::prefetch::SharedTables;
 
 /// The tables of shared blocks: the pipeline asks it where a block is that is to be deduplicated.
 #[derive(Default)]
@@ -242,6 +244,23 @@ impl Sharing {
         }
         outcome.clone_tables_gone = clones.sync(tx)?;
         Ok(())
+    }
+
+    /// The ZAPs that the tables of a kind are.
+    pub(crate) fn zaps(&self, tables: SharedTables) -> Vec<ObjectId> {
+        match tables {
+            SharedTables::Dedup => {
+                let tables = self.tables.lock();
+                let tables = tables.iter().flat_map(Ddts::tables);
+                tables
+                    .flat_map(|table| table.parts().map(|(_, _, object, _)| object))
+                    .collect()
+            }
+            SharedTables::Cloned => {
+                let clones = self.clones.read();
+                clones.iter().flat_map(Brts::zaps).collect()
+            }
+        }
     }
 
     /// The ZAPs of dedup tables whose entries may be pruned.

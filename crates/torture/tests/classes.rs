@@ -93,6 +93,43 @@ fn blocks_go_to_the_devices_of_their_class() {
     }
 }
 
+/// Any size is a limit, as in OpenZFS 2.4, and without log devices the intent log is on special ones.
+#[test]
+fn limits_need_not_be_powers_of_two_and_the_log_goes_to_special_devices() {
+    let folder = tempfile::tempdir().unwrap();
+    let disks = pool::images(folder.path(), 2, 128 * MIB);
+    let root = init(NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Stripe, 9, &disks[..1], root).unwrap();
+    add(&spa, &[(AllocClass::Special, &disks[1])]);
+    let props = [
+        ("special_small_blocks", 10 << 10),
+        ("compression", COMPRESSION_OFF),
+    ];
+    pool::create_fs(&spa, "tank/fs", &props).unwrap();
+    let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
+    let mut dice = Dice::new(4);
+    write(&fs, "at", &dice.bytes(10 << 10));
+    write(&fs, "above", &dice.bytes((10 << 10) + 512));
+    spa.sync().unwrap();
+    assert_eq!(vdev_of(&fs, "at", 0, 0), SPECIAL);
+    assert_eq!(vdev_of(&fs, "above", 0, 0), NORMAL);
+    let id = fs.resolve("above").unwrap();
+    for _ in 0..2 {
+        fs.write(id, 0, b"new").unwrap();
+        fs.fsync(id).unwrap();
+    }
+    let log = fs.objset().zil_header().log.dva[0];
+    assert_eq!((log.is_empty(), log.vdev()), (false, SPECIAL));
+    spa.sync().unwrap();
+    pool::assert_clean(&spa);
+    drop(fs);
+    spa.export().unwrap();
+    drop((spa, disks));
+    if have_zdb() {
+        Zdb::verify(folder.path(), "tank").assert_clean();
+    }
+}
+
 /// Small blocks of files leave a quarter of the special devices to metadata.
 #[test]
 fn small_blocks_stop_where_the_reserve_for_metadata_begins() {
@@ -129,6 +166,24 @@ fn small_blocks_stop_where_the_reserve_for_metadata_begins() {
     pool::assert_clean(&spa);
 }
 
+fn add(spa: &Spa, devices: &[(AllocClass, &Arc<dyn Provider>)]) {
+    let spec = |(class, disk): &(AllocClass, &Arc<dyn Provider>)| TopSpec {
+        class: *class,
+        ..TopSpec::new(
+            Grouping::Single,
+            vec![NewDevice {
+                kind: VdevKind::Disk,
+                path: disk.name().to_owned(),
+                provider: Arc::clone(disk),
+            }],
+        )
+    };
+    let specs: Vec<_> = devices.iter().map(spec).collect();
+    let ashift = (9, AutoAshift::default());
+    spa.add(&specs, &vdev::AuxSpec::default(), ashift, false)
+        .unwrap();
+}
+
 /// Devices that are added later are used from then on, also after the pool was opened again.
 #[test]
 fn a_pool_gets_special_and_log_devices_later() {
@@ -136,28 +191,13 @@ fn a_pool_gets_special_and_log_devices_later() {
     let disks = pool::images(folder.path(), 3, 128 * MIB);
     let root = init(NewFilesystem::default(), true);
     let spa = pool::create("tank", Layout::Stripe, 9, &disks[..1], root).unwrap();
-    let added = |class, disk: &Arc<dyn Provider>| TopSpec {
-        class,
-        ..TopSpec::new(
-            Grouping::Single,
-            vec![NewDevice {
-                kind: VdevKind::Disk,
-                path: disk.name().to_owned(),
-                provider: disk.clone(),
-            }],
-        )
-    };
-    let specs = [
-        added(AllocClass::Special, &disks[1]),
-        added(AllocClass::Log, &disks[2]),
-    ];
-    spa.add(
-        &specs,
-        &vdev::AuxSpec::default(),
-        (9, AutoAshift::default()),
-        false,
-    )
-    .unwrap();
+    add(
+        &spa,
+        &[
+            (AllocClass::Special, &disks[1]),
+            (AllocClass::Log, &disks[2]),
+        ],
+    );
     assert_eq!(spa.parts().features().count(ALLOCATION_CLASSES), Some(1));
     let use_it = |spa: &Spa, name: &str| {
         let fs = mount(spa.parts().dsl(), "tank", false).unwrap();

@@ -13,7 +13,7 @@ use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use oracle::{Zdb, have_zdb};
 use phys::{BlkPtrPhys, ChecksumType, DvaPhys, PropValue, feature};
-use spa::{Prune, Spa};
+use spa::{Prune, SharedTables, Spa};
 use torture::golden::golden;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -875,6 +875,35 @@ fn what_is_pruned_is_owned() {
     if have_zdb() {
         Zdb::verify(folder.path(), "tank").assert_clean();
     }
+}
+
+/// What was prefetched is not read again.
+#[test]
+fn tables_are_prefetched() {
+    let folder = tempfile::tempdir().unwrap();
+    let props = [("dedup", DEDUP_ON), ("compression", 2)];
+    let spa = new_pool(Tables::Fast, folder.path(), Layout::Stripe, &props);
+    let pages: String = (0..1000).map(|n| format!("{n:<RECORD$}")).collect();
+    put(&spa, "file", pages.as_bytes());
+    spa.sync().unwrap();
+    flush_logs(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    let disks = pool::images(folder.path(), 1, DISK_BYTES);
+    let spa = pool::open(&disks, false).unwrap();
+    let reads = || {
+        let devices = spa.parts().tree().devices();
+        let counts = devices.iter().map(|device| device.io_counts().read_ops());
+        counts.sum::<u64>()
+    };
+    let before = reads();
+    spa.prefetch(SharedTables::Cloned).unwrap();
+    assert_eq!(reads(), before, "nothing is cloned");
+    spa.prefetch(SharedTables::Dedup).unwrap();
+    let prefetched = reads();
+    assert!(prefetched > before);
+    assert_eq!(by_count(&spa), BTreeMap::from([(1, 1000)]));
+    assert_eq!(reads(), prefetched, "the table was read");
 }
 
 /// Above their quota, tables get no new entries; those that there are go on.

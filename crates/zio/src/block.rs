@@ -109,7 +109,7 @@ pub struct WritePolicy {
     pub copies: u8,
     /// Whether the pool has `embedded_data`, so that very small blocks may go into the pointer.
     pub embed: bool,
-    /// zp_zpl_smallblk: file data that takes up to so many bytes on disk goes to the special class.
+    /// zp_zpl_smallblk: data of files and volumes that takes up to so many bytes on disk goes to the special class.
     pub special_small_blocks: u64,
     /// Whether the block is deduplicated. Then all-zero blocks become holes even without compression.
     pub dedup: Dedup,

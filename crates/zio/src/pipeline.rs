@@ -307,7 +307,7 @@ impl Pipeline {
         rt::parallel_map(chunks, encode).concat()
     }
 
-    /// Where a block of `psize` bytes belongs. Small blocks of files never take the last quarter of the special
+    /// Where a block of `psize` bytes belongs. Small blocks of data never take the last quarter of the special
     /// class, which stays for metadata.
     #[doc(alias = "spa_preferred_class")]
     fn preferred_class(&self, request: &WriteRequest, psize: u64) -> AllocClass {
@@ -320,11 +320,7 @@ impl Pipeline {
         if request.level > 0 || type_.is_metadata() {
             return AllocClass::Special;
         }
-        let may_be_special = type_.is_file() || type_ == ObjectType::ZVOL;
-        if may_be_special
-            && psize <= request.policy.special_small_blocks
-            && self.alloc.special_takes_data()
-        {
+        if psize <= request.policy.special_small_blocks && self.alloc.special_takes_data() {
             return AllocClass::Special;
         }
         AllocClass::Normal

@@ -425,8 +425,7 @@ pub const DATASET: &[PropDesc] = &[
     readonly("keystatus", Kind::Index(0, KEYSTATUS), ALL)
         .shown("KEYSTATUS", "none | unavailable | available"),
     readonly("remaptxg", NUMBER, ALL).hidden("REMAPTXG"),
-    inherited("special_small_blocks", NUMBER, FS)
-        .shown("SPECIAL_SMALL_BLOCKS", "zero or 512 to 1M, power of 2"),
+    inherited("special_small_blocks", NUMBER, FS_VOL).shown("SPECIAL_SMALL_BLOCKS", "0 to 16M"),
     readonly("ivsetguid", NUMBER, ALL_BOOK).hidden("IVSETGUID"),
     readonly("redacted", NUMBER, ALL).hidden("REDACTED"),
     readonly("redact_snaps", TEXT, ALL_BOOK).shown("RSNAPS", "<snapshot>[,...]"),

@@ -233,12 +233,10 @@ fn check_dataset_value(
             let largest = nice_bytes(context.max_blocksize);
             format!("'{typed}' must be power of 2 from 512B to {largest}")
         }
-        "special_small_blocks" if number != 0 && !is_blocksize(number, SPA_MAXBLOCKSIZE) => {
+        // Any size, as OpenZFS 2.4 has it; 2.3 wants zero or a power of two from 512 on.
+        "special_small_blocks" if number > SPA_MAXBLOCKSIZE => {
             let largest = nice_bytes(SPA_MAXBLOCKSIZE);
-            format!(
-                "invalid '{typed}={number}' property: must be zero or a power of 2 from 512B to \
-                 {largest}"
-            )
+            format!("invalid '{typed}' property: must be between zero and {largest}")
         }
         "mlslabel" => "mlslabels are unsupported".to_owned(),
         "mountpoint" if text != "none" && text != "legacy" => match check_mountpoint(text) {

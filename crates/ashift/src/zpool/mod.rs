@@ -17,6 +17,7 @@ mod import;
 mod iostat;
 mod lifecycle;
 mod list;
+mod prefetch;
 mod props;
 mod remove;
 mod rewind;
@@ -84,6 +85,7 @@ const PROGRAM: Program = Program {
             command("scrub", "spwetC", &[], scrub::run),
             command("initialize", "csuw", &[CANCEL, SUSPEND, UNINIT, WAIT], sweep::initialize),
             command("trim", "cdr:sw", &[CANCEL, SECURE, RATE, SUSPEND, WAIT], sweep::trim),
+            command("prefetch", "t:", &[], prefetch::run),
             command("ddtprune", "d:p:", &[], ddtprune::run),
             command("checkpoint", ":dw", &[DISCARD, WAIT], checkpoint::run),
             command("resilver", "", &[], wait::resilver),

@@ -53,6 +53,8 @@ static EVERYWHERE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"\btxg:[0-9]+\b".to_owned(), "txg:N"),
         (r"<0x[0-9a-f]+>".to_owned(), "<0xN>"),
         (r"dva <([0-9]+):[0-9a-f]+:".to_owned(), "dva <$1:NUM:"),
+        // `special_small_blocks` from OpenZFS 2.4 on, and before.
+        (r"\b0 to 16M\b".to_owned(), "zero or 512 to 1M, power of 2"),
     ];
     rules
         .map(|(rule, word)| (Regex::new(&rule).unwrap(), word))
