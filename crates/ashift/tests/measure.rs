@@ -298,3 +298,30 @@ fn a_mounted_drive_of_an_imported_pool_cannot_be_written_to() {
     std::fs::File::open(folder.join("ada1")).unwrap();
     assert!(mounted.unmount(), "nobody uses it any more");
 }
+
+/// What `bench peer` measures is written on any layout, and is what was to be written.
+#[test]
+fn a_stream_is_written_to_any_layout_and_read_again() {
+    let bench = Bench::new();
+    let files: Vec<String> = (0..7).map(|n| format!("disk{n}")).collect();
+    for (layout, count) in [
+        ("single", 2),
+        ("mirror", 2),
+        ("raidz2", 4),
+        ("draid1:2d:7c:1s", 7),
+    ] {
+        let files = &files[..count];
+        for file in files {
+            let file = std::fs::File::create(bench.path(file)).unwrap();
+            file.set_len(128 << 20).unwrap();
+        }
+        let exe = env!("CARGO_BIN_EXE_ashift");
+        let line = format!("bench stream {layout} lz4 20 {exe} {}", files.join(" "));
+        let said = bench.ok(&line);
+        let has = |what: &str| said.lines().any(|line| line.starts_with(what));
+        assert!(has("write_MBps ") && has("read_MBps "), "{layout}: {said}");
+        if oracle::have_zdb() {
+            oracle::Zdb::verify(bench.folder.path(), "bench").assert_clean();
+        }
+    }
+}

@@ -20,6 +20,7 @@
 mod cp;
 mod host_fs;
 mod lab;
+mod layout;
 mod mount;
 mod parity;
 mod peer;
@@ -38,19 +39,21 @@ pub(crate) const BENCH: Command<Entry> = Command::words(
     "bench",
     "measure speeds beside other programs",
     "\
-usage: ashift bench peer --peer PROGRAM [--size SIZE] [--runs N] [--data FILE] [--dir DIR] [-j]
+usage: ashift bench peer --peer PROGRAM [--layout LAYOUT] [--devices N] [--compression off|lz4|zstd]
+                         [--size SIZE] [--runs N] [--data FILE] [--dir DIR] [-j]
        ashift bench verify --dir DIR [--zdb PROGRAM] [--runs N] [-j] POOL
        ashift bench cp [--files N] [--fs btrfs|ext4|xfs] [--runs N] [--dir DIR] [-j]
        ashift bench mount [--files N] [--size SIZE] [--runs N] [--dir DIR] [-j]
        ashift bench parity [--raidz-test PROGRAM] [-j]
        ashift bench parity each
        ashift bench lab [--data DIR] [--runs N] [-j] [EXPERIMENT...]
-       ashift bench stream COMPRESSION MIB DATA FILE
+       ashift bench stream LAYOUT COMPRESSION MIB DATA FILE...
        ashift bench plain MIB DATA FILE
        ashift bench passthrough FOLDER DIR
 
-    peer    write and read an object, beside PROGRAM LAYOUT RECORDSIZE COMPRESSION MIB DATA FILE,
-            which prints 'write_MBps N' and 'read_MBps N'; FILE is made in DIR (/dev/shm)
+    peer    write and read an object, beside PROGRAM LAYOUT RECORDSIZE COMPRESSION MIB DATA FILE...,
+            which prints 'write_MBps N' and 'read_MBps N'; N devices are made in DIR (/dev/shm); LAYOUT
+            is single (the default, on one device) or a word of zpool create: mirror, raidz2, draid2:4d:12c:1s
     verify  check the exported POOL whose devices are in DIR, beside zdb -e -p DIR -bcc POOL
     cp      copy a tree of N small files into a new pool, beside cp -a and sync into a new file
             system on a loop device, both on images in DIR (the temporary folder); needs root
@@ -59,7 +62,7 @@ usage: ashift bench peer --peer PROGRAM [--size SIZE] [--runs N] [--data FILE] [
     parity  compute and solve the parity of RAID-Z beside raidz_test -B (minutes); each: with each of
             our implementations that this processor can run, without a peer
     lab     run experiments, beside the time that they may take; the sweep only with --data
-    stream  make a pool on FILE, write MIB of DATA, export, import, read, compare
+    stream  make a pool on FILEs, which are there, write MIB of DATA, export, import, read, compare
     plain   copy, sum and write MIB of DATA to FILE; read, sum and compare
     passthrough  show FOLDER at DIR through FUSE until that is unmounted
 ",

@@ -1,11 +1,11 @@
 //! `ashift bench peer`: ours, the peer and the plain loop, in turns.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base::Result;
 use serde_json::json;
 
-use super::stream::make_file;
+use super::layout::Files;
 use super::turns::{Speeds, median, own_program, speeds};
 use super::{Words, usage_error};
 use crate::failure::{Fail, Outcome};
@@ -21,19 +21,10 @@ struct Setup {
     own: PathBuf,
     peer: PathBuf,
     data: String,
-    /// The file that pools are made on, one after the other.
-    file: PathBuf,
+    layout: String,
+    /// What pools are made on, one after the other.
+    files: Files,
     mib: u64,
-}
-
-/// Removes the file on drop.
-struct Removed(PathBuf);
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        // The file may be gone already.
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 /// One side's results of all turns.
@@ -61,24 +52,28 @@ pub(super) fn run(words: &mut Words) -> Outcome {
         .unwrap_or_else(|| own.display().to_string());
     let dir = words.take("dir").unwrap_or_else(|| "/dev/shm".into());
     let only = words.take("compression");
+    let layout = words.take("layout").unwrap_or_else(|| "single".into());
+    let devices = words.take_number("devices", 1)?;
     words.check_all_taken()?;
     if !words.operands.is_empty() || size < 1 << 20 {
         return Err(usage_error());
     }
-    let file = Path::new(&dir).join(format!("ashift-bench.{}", std::process::id()));
+    let files = Files::new(dir.as_ref(), devices);
+    super::layout::specs(&layout, &files.names())?;
     let setup = Setup {
         own,
         peer: peer.into(),
         data,
-        file: file.clone(),
+        layout,
+        files,
         mib: size >> 20,
     };
-    let _removed = Removed(file);
     let mut rows = Vec::new();
     let cases = CASES
         .iter()
         .filter(|case| only.as_deref().is_none_or(|only| only == case.0));
     for &(compression, goal, plain_goal) in cases {
+        let plain_goal = plain_goal.filter(|_| devices == 1);
         let sides = measure(&setup, compression, plain_goal.is_some(), runs)?;
         rows.push((compression, goal, plain_goal, sides));
     }
@@ -109,18 +104,28 @@ fn measure(setup: &Setup, compression: &str, plain_too: bool, runs: u64) -> Resu
         peer: Side::default(),
         plain: Side::default(),
     };
-    let (mib, file) = (setup.mib.to_string(), setup.file.display().to_string());
+    let (mib, record) = (
+        setup.mib.to_string(),
+        super::stream::RECORD_BYTES.to_string(),
+    );
+    let files = setup.files.names();
     let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-    let data = &*setup.data;
+    let (data, layout) = (&*setup.data, &*setup.layout);
     for _ in 0..runs {
-        make_file(&setup.file, setup.mib << 20)?;
-        let record = super::stream::RECORD_BYTES.to_string();
-        let args = words(&["single", &record, compression, &mib, data, &file]);
-        sides.peer.0.push(speeds(&setup.peer, &args)?);
-        let args = words(&["bench", "stream", compression, &mib, data, &file]);
-        sides.ours.0.push(speeds(&setup.own, &args)?);
+        setup.files.make(layout, setup.mib << 20)?;
+        let args = words(&[layout, &record, compression, &mib, data]);
+        sides
+            .peer
+            .0
+            .push(speeds(&setup.peer, &[args, files.clone()].concat())?);
+        setup.files.make(layout, setup.mib << 20)?;
+        let args = words(&["bench", "stream", layout, compression, &mib, data]);
+        sides
+            .ours
+            .0
+            .push(speeds(&setup.own, &[args, files.clone()].concat())?);
         if plain_too {
-            let args = words(&["bench", "plain", &mib, data, &file]);
+            let args = words(&["bench", "plain", &mib, data, &files[0]]);
             sides.plain.0.push(speeds(&setup.own, &args)?);
         }
     }

@@ -1,11 +1,11 @@
 //! `ashift bench stream`: one turn of ours, with the same steps as the peer.
 //!
 //! # What it is
-//! Makes a pool on one file (ashift 12), writes one object of 128 KiB records, a transaction for
+//! Makes a pool on files (ashift 12), writes one object of 128 KiB records, a transaction for
 //! each MiB, waits until it is synced; exports, imports, reads the object back and compares.
 
 use phys::PropValue;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use phys::feature;
 use phys::{CompressType, ObjectType, ObjsetType};
 use spa::{CreateOptions, Host, ImportOptions, NewPool, Settings, Spa};
 use vdev::import::discover;
-use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
+use vdev::{NewDevice, TopSpec, VdevKind};
 
 use super::{Words, number, usage_error};
 use crate::failure::Outcome;
@@ -30,8 +30,6 @@ const PAYLOAD_BYTES: usize = 64 << 20;
 pub(super) const CHUNK_BYTES: u64 = 1 << 20;
 /// recordsize
 pub(super) const RECORD_BYTES: u64 = 128 << 10;
-/// Bytes by which the file is larger than its content, in addition to a fifth of the content.
-const ROOM_BYTES: u64 = 256 << 20;
 
 /// Time since a moment: wall-clock time, and CPU time of all threads of this process.
 pub(super) struct Watch {
@@ -81,10 +79,10 @@ pub(super) fn payload(path: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `ashift bench stream COMPRESSION MIB DATA FILE`
+/// `ashift bench stream LAYOUT COMPRESSION MIB DATA FILE…`: the files are there.
 pub(super) fn run(words: &mut Words) -> Outcome {
     words.check_all_taken()?;
-    let [compression, mib, data, path] = &words.operands[..] else {
+    let [layout, compression, mib, data, files @ ..] = &words.operands[..] else {
         return Err(usage_error());
     };
     let compression = match &**compression {
@@ -95,17 +93,9 @@ pub(super) fn run(words: &mut Words) -> Outcome {
     };
     let total = number(mib)? << 20;
     let payload = payload(data)?;
-    let path = Path::new(path);
-    make_file(path, total)?;
-    let object = write(path, compression, total, &payload)?;
-    Ok(read(path, object, total, &payload)?)
-}
-
-/// An empty file with room for `total` bytes.
-pub(super) fn make_file(path: &Path, total: u64) -> Result<()> {
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).open(path)?;
-    Ok(file.set_len(base::align_up(total + total / 5 + ROOM_BYTES, 1 << 20))?)
+    let tops = super::layout::specs(layout, files)?;
+    let object = write(&tops, compression, total, &payload)?;
+    Ok(read(files, object, total, &payload)?)
 }
 
 fn host() -> Host {
@@ -115,16 +105,23 @@ fn host() -> Host {
     }
 }
 
-fn create(path: &Path) -> Result<Spa> {
-    let device = NewDevice {
-        kind: VdevKind::File,
-        path: path.display().to_string(),
-        provider: open(path, OpenMode::ReadWrite)?,
+fn provider(file: &String) -> Result<Arc<dyn Provider>> {
+    open(Path::new(file), OpenMode::ReadWrite)
+}
+
+fn create(tops: &[TopSpec<String>]) -> Result<Spa> {
+    let device = |file: &String| {
+        provider(file).map(|provider| NewDevice {
+            kind: VdevKind::File,
+            path: file.clone(),
+            provider,
+        })
     };
+    let tops = tops.iter().map(|top| top.try_map(device));
     Spa::create(CreateOptions {
         name: "bench".into(),
         aux: vdev::AuxSpec::default(),
-        vdevs: vec![TopSpec::new(Grouping::Single, vec![device])],
+        vdevs: tops.collect::<Result<_>>()?,
         new: NewPool {
             ashift: 12,
             features: feature::kept().collect(),
@@ -137,8 +134,13 @@ fn create(path: &Path) -> Result<Spa> {
     })
 }
 
-fn write(path: &Path, compression: CompressType, total: u64, payload: &[u8]) -> Result<ObjectId> {
-    let spa = create(path)?;
+fn write(
+    tops: &[TopSpec<String>],
+    compression: CompressType,
+    total: u64,
+    payload: &[u8],
+) -> Result<ObjectId> {
+    let spa = create(tops)?;
     spa.parts().dsl().create_dataset(NewDataset {
         name: "bench/data".into(),
         type_: ObjsetType::Other,
@@ -171,8 +173,8 @@ fn write(path: &Path, compression: CompressType, total: u64, payload: &[u8]) -> 
     Ok(id)
 }
 
-fn read(path: &Path, object: ObjectId, total: u64, payload: &[u8]) -> Result<()> {
-    let devices: Vec<Arc<dyn Provider>> = vec![open(path, OpenMode::ReadWrite)?];
+fn read(files: &[String], object: ObjectId, total: u64, payload: &[u8]) -> Result<()> {
+    let devices: Vec<_> = files.iter().map(provider).collect::<Result<_>>()?;
     let found = discover(&devices).pools.into_iter().next();
     let spa = Spa::import(ImportOptions {
         found: found.ok_or_else(|| Error::not_found("no pool after the export"))?,
