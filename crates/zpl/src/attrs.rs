@@ -20,9 +20,9 @@ use phys::{ObjectType, Phys};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
-use crate::Filesystem;
 use crate::fs::NodeAttrs;
 use crate::sa::{AttrSet, pack, parse};
+use crate::{Filesystem, Seen};
 
 /// Bits of a mode that `chmod` changes.
 pub(crate) const MODE_PERMISSIONS: u32 = 0o7777;
@@ -383,13 +383,16 @@ impl Filesystem {
                 }
             }
             attrs.parsed = parsed;
+            self.see(Seen::Attributes(dnode.id()));
             return Ok(());
         }
         let mut attrs = self.all_attrs(dnode)?;
         for (number, value) in &values {
             attrs.set(*number, value);
         }
-        self.replace_attrs(tx, dnode, &attrs)
+        self.replace_attrs(tx, dnode, &attrs)?;
+        self.see(Seen::Attributes(dnode.id()));
+        Ok(())
     }
 
     /// Writes the attributes of a new file.

@@ -18,10 +18,13 @@ use zap::Zap;
 use crate::attrs::{Attr, Change, FileType, Time};
 use crate::fs::Node;
 use crate::make::{Claim, Create, NewNode};
-use crate::{Filesystem, NAME_MAX_BYTES, SYMLINK_MAX_BYTES, log};
+use crate::{Filesystem, NAME_MAX_BYTES, SYMLINK_MAX_BYTES, Seen, log};
 
 /// Bytes that one change of names may make dirty: a few leaves of a ZAP and dnodes.
 pub(crate) const NAMES_DIRTY_BYTES: u64 = 128 << 10;
+
+/// Flags of a file that keep its names, and of a directory that keep those in it.
+pub(crate) const FIXED: u64 = pflags::IMMUTABLE | pflags::APPENDONLY;
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,18 +240,28 @@ impl Filesystem {
     pub fn link(&self, id: ObjectId, parent: ObjectId, name: &[u8]) -> Result<Attr> {
         self.check_name(name)?;
         let tx = self.begin(NAMES_DIRTY_BYTES)?;
+        let was_nameless;
         let attr = {
             let _namespace = self.namespace.read();
             let directory = self.directory(parent)?;
             let node = self.node(id)?;
             let _names = directory.locks.names.lock();
             let parent_attr = self.live_directory(&directory)?;
-            self.check_link(&parent_attr, &self.attr_of(&node)?)?;
+            let old = self.attr_of(&node)?;
+            self.check_link(&parent_attr, &old)?;
+            self.check_flags(&tx, &parent_attr, pflags::IMMUTABLE)?;
+            self.check_flags(&tx, &old, FIXED)?;
             self.add_link(&tx, &directory, name, &node)?;
-            log::link(self, &tx, parent, id, name);
+            if old.links > 0 {
+                log::link(self, &tx, parent, id, name);
+            }
+            was_nameless = old.links == 0;
             self.attr_of(&node)?
         };
         drop(tx);
+        if let Some(groups) = self.groups.as_ref().filter(|_| was_nameless) {
+            groups.sync_all()?;
+        }
         self.finish(id)?;
         Ok(attr)
     }
@@ -266,12 +279,6 @@ impl Filesystem {
         if parent.pflags & pflags::PROJINHERIT != 0 && parent.projid != attr.projid {
             return Err(Error::new(ErrorKind::CrossDevice, "link between projects"));
         }
-        if attr.links == 0 {
-            return Err(Error::not_found(format!(
-                "file {} has no name any more",
-                attr.id
-            )));
-        }
         Ok(())
     }
 
@@ -281,14 +288,19 @@ impl Filesystem {
         let mut attrs = node.locks.attrs.lock();
         node.require_alive()?;
         let attr = self.read_attr(&node.dnode, &mut attrs)?;
-        if attr.links == 0 {
+        if attr.links == 0 && !attrs.may_be_linked {
             return Err(Error::not_found(show(name)));
         }
         let links = attr.links.checked_add(1);
         let links =
             links.ok_or_else(|| Error::corrupt(format!("file {} has 2^64 - 1 links", attr.id)))?;
         let entry = dirent_new(node.id().0, attr.mode.into());
+        if attr.links == 0 {
+            self.leave_unlinked_set(tx, node)?;
+            attrs.may_be_linked = false;
+        }
         Zap::new(directory.dnode.clone())?.add_u64(tx, name, entry)?;
+        self.see(Seen::Name(directory.id(), name));
         let changes = [
             Change::Word(ZplAttr::Links, links),
             Change::Word(ZplAttr::Parent, directory.id().0),
@@ -311,6 +323,7 @@ impl Filesystem {
             let directory = self.directory(parent)?;
             let _names = directory.locks.names.lock();
             let parent_attr = self.live_directory(&directory)?;
+            self.check_flags(&tx, &parent_attr, pflags::IMMUTABLE)?;
             self.make_in(&tx, &directory, &parent_attr, name, new)?
         };
         drop(tx);
@@ -352,6 +365,7 @@ impl Filesystem {
         let node = self.make_node(tx, parent_attr, new)?;
         let mode = new.file_type.mode();
         entries.add_u64(tx, name, dirent_new(node.id().0, mode.into()))?;
+        self.see(Seen::Name(directory.id(), name));
         let is_directory = new.file_type == FileType::Directory;
         self.count_entries(tx, directory, 1, i64::from(is_directory), Time::now())?;
         let attr = self.attr_of(&node)?;

@@ -21,7 +21,7 @@ use phys::znode::pflags;
 
 use crate::attrs::{Attr, Change, FileType, Time};
 use crate::fs::{AtimePolicy, Node};
-use crate::{Filesystem, log};
+use crate::{Filesystem, Seen, log};
 
 /// `MAXOFFSET_T`: the largest offset of a file.
 pub const SIZE_MAX: u64 = i64::MAX as u64;
@@ -250,7 +250,9 @@ impl Filesystem {
             changes.push(Change::Word(ZplAttr::Size, size));
         }
         attrs.txg = tx.txg();
-        self.write_attrs(tx, &node.dnode, &mut attrs, &changes)
+        self.write_attrs(tx, &node.dnode, &mut attrs, &changes)?;
+        self.see(Seen::Content(node.id()));
+        Ok(())
     }
 
     /// Makes the file `size` bytes long.

@@ -32,6 +32,7 @@ use crate::attrs::{Attr, Parsed};
 use crate::log::{IntentLog, NoLog};
 use crate::make::NewNode;
 use crate::sa::SaTable;
+use crate::watch::Watcher;
 
 /// When reading a file changes its access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -225,6 +226,8 @@ pub(crate) struct NodeAttrs {
     pub(crate) atime: Option<crate::Time>,
     /// The txg of the last change.
     pub(crate) txg: Txg,
+    /// It was made without a name, and may get one.
+    pub(crate) may_be_linked: bool,
 }
 
 /// A file that callers have references to.
@@ -232,6 +235,16 @@ pub(crate) struct Held {
     pub(crate) count: u64,
     /// Keeps the dnode in memory.
     _dnode: Arc<Dnode>,
+}
+
+impl Held {
+    /// The first reference to a new file.
+    pub(crate) fn one(node: &Node) -> Held {
+        Held {
+            count: 1,
+            _dnode: node.dnode.clone(),
+        }
+    }
 }
 
 /// A file system (ZPL) over an objset.
@@ -249,6 +262,7 @@ pub struct Filesystem {
     pub(crate) space: Arc<dyn SpaceCheck>,
     pub(crate) namespace: RwLock<()>,
     pub(crate) holds: Mutex<BTreeMap<ObjectId, Held>>,
+    pub(crate) watchers: RwLock<Vec<Watcher>>,
 }
 
 impl Filesystem {
@@ -282,6 +296,7 @@ impl Filesystem {
             space: Arc::new(NoLimits),
             namespace: RwLock::new(()),
             holds: Mutex::new(BTreeMap::new()),
+            watchers: RwLock::default(),
         };
         let root = fs.make_node(tx, &Attr::default(), &NewNode::root(new.uid, new.gid))?;
         master.add_u64(tx, master_node::ROOT, root.id().0)
@@ -338,6 +353,7 @@ impl Filesystem {
             space: options.space,
             namespace: RwLock::new(()),
             holds: Mutex::new(BTreeMap::new()),
+            watchers: RwLock::default(),
         };
         if fs.is_writable() {
             fs.drain_unlinked()?;
@@ -405,6 +421,16 @@ impl Filesystem {
             ));
         };
         groups.hold_open(dirty_bytes)
+    }
+
+    /// Refuses a change of a file or directory that one of these flags of it forbids; a log has only changes that
+    /// were allowed.
+    pub(crate) fn check_flags(&self, tx: &Tx, attr: &Attr, forbidden: u64) -> Result<()> {
+        if attr.pflags & forbidden == 0 || self.log.is_replaying(tx) {
+            return Ok(());
+        }
+        let text = format!("file {} must not be changed (chattr)", attr.id);
+        Err(Error::new(ErrorKind::Permission, text))
     }
 
     /// The file `id` with its locks.

@@ -7,9 +7,9 @@
 //!
 //! ```text
 //! dir  remove  rename     names                file  setattr  xattr   one file
-//! make                    new files            sa     attributes as bytes
+//! make  tmpfile           new files            sa     attributes as bytes
 //! log  replay             the intent log       account  space by owner
-//! fs                      what all share: objset, locks, transactions
+//! fs  watch               what all share: objset, locks, transactions, telling of changes
 //! ```
 //!
 //! # On disk
@@ -42,6 +42,8 @@ mod rename;
 mod replay;
 mod sa;
 mod setattr;
+mod tmpfile;
+mod watch;
 mod xattr;
 
 #[cfg(test)]
@@ -61,6 +63,7 @@ pub use make::Create;
 pub use phys::znode::pflags;
 pub use rename::RenameKind;
 pub use setattr::SetAttr;
+pub use watch::{Seen, Watcher};
 pub use xattr::SetXattr;
 
 /// The longest name of a file in bytes.

@@ -23,9 +23,9 @@ use phys::znode::{ZfsAclPhys, dirent_object, pflags};
 use zap::{Key, Zap};
 
 use crate::attrs::{Attr, Change, Time};
-use crate::dir::{NAMES_DIRTY_BYTES, show};
+use crate::dir::{FIXED, NAMES_DIRTY_BYTES, show};
 use crate::fs::Node;
-use crate::{Filesystem, log};
+use crate::{Filesystem, Seen, log};
 
 impl Filesystem {
     /// Removes a name of a file that is not a directory.
@@ -46,6 +46,7 @@ impl Filesystem {
             }
             let _file_names = node.locks.names.lock();
             node.require_alive()?;
+            self.check_removal(&tx, &directory, &node)?;
             self.remove_entry(&tx, &directory, name, false)?;
             log::remove(self, &tx, parent, name, Some(node.id()));
             self.drop_link(&tx, &node)?;
@@ -76,6 +77,7 @@ impl Filesystem {
             }
             // No name can be added to it from here on.
             let _child_names = node.locks.names.lock();
+            self.check_removal(&tx, &directory, &node)?;
             self.require_empty(&node, name)?;
             self.remove_entry(&tx, &directory, name, true)?;
             log::remove(self, &tx, parent, name, None);
@@ -83,6 +85,12 @@ impl Filesystem {
         }
         drop(tx);
         self.finish(parent)
+    }
+
+    /// Refuses to take a name of a file out of a directory where the flags of one of them forbid it.
+    fn check_removal(&self, tx: &Tx, directory: &Node, node: &Node) -> Result<()> {
+        self.check_flags(tx, &self.attr_of(directory)?, FIXED)?;
+        self.check_flags(tx, &self.attr_of(node)?, FIXED | pflags::NOUNLINK)
     }
 
     pub(crate) fn require_empty(&self, directory: &Node, name: &[u8]) -> Result<()> {
@@ -101,6 +109,7 @@ impl Filesystem {
         is_directory: bool,
     ) -> Result<()> {
         Zap::new(directory.dnode.clone())?.remove(tx, name)?;
+        self.see(Seen::Name(directory.id(), name));
         self.count_entries(tx, directory, -1, -i64::from(is_directory), Time::now())
     }
 
@@ -200,7 +209,7 @@ impl Filesystem {
         Ok(())
     }
 
-    fn unlinked_set(&self) -> Result<Zap> {
+    pub(crate) fn unlinked_set(&self) -> Result<Zap> {
         let id = self
             .unlinked_set
             .ok_or_else(|| Error::corrupt("no DELETE_QUEUE"))?;

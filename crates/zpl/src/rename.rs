@@ -16,10 +16,10 @@ use phys::znode::{dirent_new, pflags};
 use zap::Zap;
 
 use crate::attrs::{Attr, Change, FileType, Time};
-use crate::dir::{NAMES_DIRTY_BYTES, show};
+use crate::dir::{FIXED, NAMES_DIRTY_BYTES, show};
 use crate::fs::Node;
 use crate::make::{Claim, Create, NewNode};
-use crate::{Filesystem, log};
+use crate::{Filesystem, Seen, log};
 
 /// What a rename does beyond the usual (`renameat2`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +83,7 @@ impl Filesystem {
                 return Ok(());
             }
             self.check_rename(&source, moved, &target, kind)?;
+            self.check_rename_flags(&tx, &source, moved, &target)?;
             match (kind, &target.file) {
                 (RenameKind::Exchange, Some(other)) => {
                     self.exchange(&tx, &source, moved, &target, other)?;
@@ -175,6 +176,25 @@ impl Filesystem {
         }
     }
 
+    /// Refuses what the flags of the files and directories forbid.
+    fn check_rename_flags(
+        &self,
+        tx: &Tx,
+        source: &End<'_>,
+        moved: &(Node, Attr),
+        target: &End<'_>,
+    ) -> Result<()> {
+        self.check_flags(tx, &source.directory_attr, FIXED)?;
+        self.check_flags(tx, &moved.1, FIXED)?;
+        match &target.file {
+            Some((_, attr)) => {
+                self.check_flags(tx, &target.directory_attr, FIXED)?;
+                self.check_flags(tx, attr, FIXED)
+            }
+            None => self.check_flags(tx, &target.directory_attr, pflags::IMMUTABLE),
+        }
+    }
+
     /// Checks that `directory` can be moved into `into`, which must not be inside it.
     fn check_no_cycle(&self, directory: ObjectId, into: ObjectId) -> Result<()> {
         let mut at = into;
@@ -229,6 +249,7 @@ impl Filesystem {
         let now = Time::now();
         let entry = dirent_new(node.id().0, attr.mode.into());
         Zap::new(end.directory.dnode.clone())?.add_u64(tx, end.name, entry)?;
+        self.see(Seen::Name(end.directory.id(), end.name));
         {
             let mut attrs = node.locks.attrs.lock();
             let attr = self.read_attr(&node.dnode, &mut attrs)?;
@@ -266,6 +287,7 @@ impl Filesystem {
         let node = self.make_node(tx, &source.directory_attr, &new)?;
         let entry = dirent_new(node.id().0, new.file_type.mode().into());
         Zap::new(source.directory.dnode.clone())?.add_u64(tx, source.name, entry)?;
+        self.see(Seen::Name(source.directory.id(), source.name));
         self.count_entries(tx, &source.directory, 1, 0, Time::now())?;
         let whiteout = self.attr_of(&node)?;
         let from = (source.directory.id(), source.name);

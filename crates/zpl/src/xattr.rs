@@ -25,7 +25,7 @@ use phys::znode::dirent_object;
 use zap::Zap;
 
 use crate::attrs::{Attr, Change, FileType, Time};
-use crate::dir::{NAMES_DIRTY_BYTES, show};
+use crate::dir::{FIXED, NAMES_DIRTY_BYTES, show};
 use crate::fs::Node;
 use crate::make::{Claim, Create, NewNode};
 use crate::posix_acl::{self, PosixAcl};
@@ -177,6 +177,7 @@ impl Filesystem {
             let node = self.node(id)?;
             let _xattrs = node.locks.names.lock();
             node.require_alive()?;
+            self.check_flags(&tx, &self.attr_of(&node)?, FIXED)?;
             if [posix_acl::ACCESS, posix_acl::DEFAULT].contains(&name) {
                 self.change_posix_acl(&tx, &node, name, value, expect)?;
             } else {

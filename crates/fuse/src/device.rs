@@ -1,0 +1,202 @@
+//! `/dev/fuse`: mounting, with root's rights or through `fusermount3`; requests and answers.
+
+use std::ffi::CString;
+use std::fmt::Write as _;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use base::{Error, ErrorKind, Result};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use zpl::AtimePolicy;
+
+use crate::options::MountOptions;
+
+/// The device through which the kernel asks.
+const DEVICE: &str = "/dev/fuse";
+/// What the type of the file system is called in `/proc/mounts`.
+const TYPE: &str = "fuse.ashift";
+/// Programs that mount for users without root's rights, best first.
+const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
+
+/// An open connection to the kernel.
+pub(crate) struct Device(OwnedFd);
+
+impl Device {
+    /// Mounts on `directory`; the kernel's first request is waiting then.
+    pub(crate) fn mount(directory: &Path, options: &MountOptions) -> Result<Device> {
+        if !Path::new(DEVICE).exists() {
+            let text = "no /dev/fuse on this host: its kernel has no FUSE, or lets nobody use it";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        match mount_directly(directory, options) {
+            Err(Errno::PERM | Errno::ACCESS) if !rustix::process::geteuid().is_root() => {
+                mount_by_helper(directory, options)
+            }
+            mounted => mounted.map_err(|errno| Error::from(std::io::Error::from(errno))),
+        }
+    }
+
+    /// The next request; `None` once it is unmounted.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>> {
+        loop {
+            match rustix::io::read(&self.0, &mut *buffer) {
+                Ok(len) => return Ok(Some(len)),
+                // `NOENT`: the request was interrupted before it was read.
+                Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
+                // `CONNABORTED`: unmounted by force.
+                Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
+                Err(errno) => return Err(std::io::Error::from(errno).into()),
+            }
+        }
+    }
+
+    /// Sends an answer or a notice, which is one write.
+    pub(crate) fn send(&self, parts: &[IoSlice<'_>]) -> std::result::Result<(), Errno> {
+        rustix::io::writev(&self.0, parts).map(|_| ())
+    }
+}
+
+/// What mount(2) takes as flags.
+fn flags(options: &MountOptions) -> MountFlags {
+    let mut flags = match options.atime {
+        AtimePolicy::Off => MountFlags::NOATIME,
+        AtimePolicy::On => MountFlags::STRICTATIME,
+        AtimePolicy::Relative => MountFlags::RELATIME,
+    };
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOEXEC, !options.exec);
+    flags.set(MountFlags::NOSUID, !options.setuid);
+    flags.set(MountFlags::NODEV, !options.devices);
+    flags
+}
+
+fn mount_directly(directory: &Path, options: &MountOptions) -> std::result::Result<Device, Errno> {
+    let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        device.as_raw_fd(),
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    let data = CString::new(data).map_err(|_| Errno::INVAL)?;
+    let source = options.source.as_str();
+    rustix::mount::mount(source, directory, TYPE, flags(options), data.as_c_str())?;
+    Ok(Device(device))
+}
+
+/// The options as `fusermount3` takes them.
+fn words(options: &MountOptions) -> String {
+    let mut words = String::from("default_permissions,subtype=ashift");
+    let named = [
+        (options.read_only, "ro", "rw"),
+        (options.exec, "exec", "noexec"),
+        (options.setuid, "suid", "nosuid"),
+        (options.devices, "dev", "nodev"),
+    ];
+    for (is_so, yes, no) in named {
+        let _ = write!(words, ",{}", if is_so { yes } else { no });
+    }
+    if options.allow_other {
+        words.push_str(",allow_other");
+    }
+    if options.atime == AtimePolicy::Off {
+        words.push_str(",noatime");
+    }
+    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
+    let _ = write!(words, ",fsname={source}");
+    words
+}
+
+/// Mounts by a program that has root's rights, which sends the open device back.
+fn mount_by_helper(directory: &Path, options: &MountOptions) -> Result<Device> {
+    let (ours, theirs) = UnixStream::pair()?;
+    // The helper inherits its end.
+    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).map_err(std::io::Error::from)?;
+    for helper in HELPERS {
+        let started = Command::new(helper)
+            .args(["-o", &words(options), "--"])
+            .arg(directory)
+            .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn();
+        let Ok(helper) = started else {
+            continue;
+        };
+        drop(theirs);
+        let device = receive_descriptor(&ours);
+        let output = helper.wait_with_output()?;
+        return match device {
+            Some(device) if output.status.success() => Ok(Device(device)),
+            _ => {
+                let text = String::from_utf8_lossy(&output.stderr);
+                let text = text
+                    .trim()
+                    .rsplit("fusermount3: ")
+                    .next()
+                    .unwrap_or_default();
+                Err(Error::new(ErrorKind::Permission, text))
+            }
+        };
+    }
+    let text = "mounting needs root, or the program fusermount3 (Debian: package fuse3)";
+    Err(Error::new(ErrorKind::Permission, text))
+}
+
+fn receive_descriptor(socket: &UnixStream) -> Option<OwnedFd> {
+    let mut byte = [0u8];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    rustix::net::recvmsg(
+        socket.as_fd(),
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )
+    .ok()?;
+    control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    })
+}
+
+/// Unmounts `directory`.
+pub(crate) fn unmount(directory: &Path, flags: UnmountFlags) -> Result<()> {
+    let outcome = rustix::mount::unmount(directory, flags);
+    let Err(errno) = outcome else {
+        return Ok(());
+    };
+    if errno == Errno::PERM {
+        let is_lazy = flags.contains(UnmountFlags::DETACH);
+        for helper in HELPERS {
+            let mut command = Command::new(helper);
+            command.args(["-u", "-q"]);
+            if is_lazy {
+                command.arg("-z");
+            }
+            let done = command.arg("--").arg(directory).status();
+            match done {
+                Ok(status) if status.success() => return Ok(()),
+                Ok(_) => return Err(Error::new(ErrorKind::Busy, "it is in use")),
+                Err(_) => {}
+            }
+        }
+    }
+    Err(std::io::Error::from(errno).into())
+}
+
+/// Changes the flags of a mount.
+pub(crate) fn remount(directory: &Path, options: &MountOptions) -> Result<()> {
+    rustix::mount::mount_remount(directory, flags(options), "")
+        .map_err(|errno| std::io::Error::from(errno).into())
+}

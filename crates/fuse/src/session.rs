@@ -1,0 +1,286 @@
+//! Threads that take the kernel's requests and answer them.
+//!
+//! # Concurrency
+//! A thread that takes a request while no other one waits for the next starts one that does; a thread that finds
+//! [`IDLE_MAX`] others waiting ends. So a request that waits, for the disk or for a suspended pool, stops no other one.
+
+use std::io::IoSlice;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::{Error, ErrorKind, Result};
+use dmu::Content;
+use rt::{Condvar, Mutex};
+use zerocopy::{FromBytes, IntoBytes};
+use zpl::mount::Mount;
+
+use crate::abi::{self, InHeader, InitIn, InitInMore, InitOut, OutHeader, init, op};
+use crate::device::Device;
+use crate::nodes::Nodes;
+use crate::notices::Notices;
+use crate::options::{MountOptions, Snapshots};
+use crate::requests::{self, Answer, Errno, Request};
+
+/// The most bytes of one write or read: the most that the kernel of today sends.
+const MAX_WRITE_BYTES: u32 = 1 << 20;
+/// Most bytes that the kernel reads ahead.
+const MAX_READAHEAD_BYTES: u32 = 8 << 20;
+/// Most requests that the kernel has in the background (reading ahead, writing of mappings) at a time.
+const MAX_BACKGROUND: u16 = 64;
+/// Room for a request: the largest write, and what precedes its bytes.
+const BUFFER_BYTES: usize = MAX_WRITE_BYTES as usize + 4096;
+/// Most threads.
+const THREADS_MAX: usize = 64;
+/// Most threads that wait for a request.
+const IDLE_MAX: usize = 4;
+/// Most pieces of an answer that are sent as they are; above that they are copied together (`UIO_MAXIOV` is 1024).
+const PIECES_MAX: usize = 512;
+/// What holes are sent from.
+static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
+/// How long a snapshot may take to be let go of, in ns.
+const CLOSE_WAIT_NS: u64 = 2_000_000_000;
+
+/// The conversation with the kernel about one mount.
+pub(crate) struct Session {
+    device: Arc<Device>,
+    pub(crate) nodes: Nodes,
+    pub(crate) notices: Notices,
+    shows_snapdir: AtomicBool,
+    threads: Mutex<Threads>,
+    ended: Condvar,
+    is_unmounted: AtomicBool,
+}
+
+#[derive(Default)]
+struct Threads {
+    all: usize,
+    idle: usize,
+    has_ended: bool,
+}
+
+impl Session {
+    /// Agrees with the kernel on how to talk.
+    pub(crate) fn begin(
+        device: Device,
+        files: Arc<Mount>,
+        snapshots: Arc<dyn Snapshots>,
+        options: &MountOptions,
+    ) -> Result<Session> {
+        let device = Arc::new(device);
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let len = device.receive(&mut buffer)?;
+        let len = len.ok_or_else(|| Error::new(ErrorKind::Io, "the kernel has gone away"))?;
+        let bad = |_| Error::new(ErrorKind::Unsupported, "the kernel speaks another protocol");
+        let (header, rest) = InHeader::read_from_prefix(&buffer[..len]).map_err(|_| bad(()))?;
+        let (asked, rest) = InitIn::read_from_prefix(rest).map_err(|_| bad(()))?;
+        if header.opcode != op::INIT || asked.major != abi::MAJOR || asked.minor < 31 {
+            return Err(bad(()));
+        }
+        let more = InitInMore::read_from_prefix(rest)
+            .map_or_else(|_| InitInMore::default(), |(more, _)| more);
+        let offered = u64::from(asked.flags) | u64::from(more.flags2) << 32;
+        let has_acls = files.settings().posix_acl;
+        let answer = agreement(&asked, offered, has_acls);
+        let session = Session {
+            notices: Notices::begin(Arc::clone(&device)),
+            device,
+            nodes: Nodes::new(files, snapshots),
+            shows_snapdir: AtomicBool::new(options.shows_snapdir),
+            threads: Mutex::default(),
+            ended: Condvar::default(),
+            is_unmounted: AtomicBool::new(false),
+        };
+        session.answer(header.unique, Ok(Answer::Bytes(answer.as_bytes().to_vec())));
+        session.watch();
+        Ok(session)
+    }
+
+    /// Answers requests until it is unmounted.
+    pub(crate) fn serve(self: &Arc<Session>) {
+        self.threads.lock().all = 1;
+        Arc::clone(self).work();
+    }
+
+    fn work(self: Arc<Session>) {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            {
+                let mut threads = self.threads.lock();
+                if threads.idle >= IDLE_MAX {
+                    threads.all -= 1;
+                    return;
+                }
+                threads.idle += 1;
+            }
+            let received = self.device.receive(&mut buffer);
+            let mut threads = self.threads.lock();
+            threads.idle -= 1;
+            let Ok(Some(len)) = received else {
+                self.is_unmounted.store(true, Ordering::Release);
+                threads.all -= 1;
+                let is_last = threads.all == 0;
+                drop(threads);
+                if is_last {
+                    self.end();
+                }
+                return;
+            };
+            if threads.idle == 0 && threads.all < THREADS_MAX {
+                threads.all += 1;
+                let next = Arc::clone(&self);
+                // It ends by itself, when it is not needed or when it is unmounted.
+                let _detached = rt::spawn("fuse", move || next.work());
+            }
+            drop(threads);
+            self.take(&buffer[..len]);
+        }
+    }
+
+    /// Answers one request.
+    fn take(&self, bytes: &[u8]) {
+        let Ok((header, body)) = InHeader::read_from_prefix(bytes) else {
+            return;
+        };
+        let request = Request::new(header, body);
+        let work = AssertUnwindSafe(|| self.notices.own(|| requests::dispatch(self, request)));
+        let outcome = catch_unwind(work).unwrap_or(Err(Errno::IO));
+        if !matches!(outcome, Ok(Answer::None)) {
+            self.answer(header.unique, outcome);
+        }
+    }
+
+    /// The kernel may have given up the request, or be gone: then nobody waits for the answer.
+    fn answer(&self, unique: u64, outcome: std::result::Result<Answer, Errno>) {
+        let error = outcome.as_ref().err().map_or(0, |errno| -errno.0);
+        let answer = outcome.unwrap_or(Answer::Empty);
+        let mut pieces: Vec<&[u8]> = Vec::new();
+        let joined;
+        match &answer {
+            Answer::None | Answer::Empty => {}
+            Answer::Bytes(bytes) => pieces.push(bytes),
+            Answer::Contents(contents) => {
+                pieces = pieces_of(contents);
+                if pieces.len() > PIECES_MAX {
+                    joined = pieces.concat();
+                    pieces = vec![&joined];
+                }
+            }
+        }
+        let len = pieces.iter().map(|piece| piece.len()).sum::<usize>() + size_of::<OutHeader>();
+        let header = OutHeader {
+            len: u32::try_from(len).expect("an answer is as long as the kernel asked for"),
+            error,
+            unique,
+        };
+        let mut parts = vec![IoSlice::new(header.as_bytes())];
+        parts.extend(pieces.into_iter().map(IoSlice::new));
+        let _ = self.device.send(&parts);
+    }
+
+    fn end(&self) {
+        self.nodes.forget_all();
+        self.notices.end();
+        self.threads.lock().has_ended = true;
+        self.ended.notify_all();
+    }
+
+    /// Whether it is unmounted.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.is_unmounted.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is unmounted and all requests are answered.
+    pub(crate) fn wait(&self) {
+        let mut threads = self.threads.lock();
+        self.ended
+            .wait_while(&mut threads, |threads| !threads.has_ended);
+    }
+
+    pub(crate) fn set_options(&self, options: &MountOptions) {
+        self.shows_snapdir
+            .store(options.shows_snapdir, Ordering::Relaxed);
+    }
+
+    pub(crate) fn shows_snapdir(&self) -> bool {
+        self.shows_snapdir.load(Ordering::Relaxed)
+    }
+
+    /// Tells the kernel of what is changed beside the mount from now on.
+    fn watch(&self) {
+        let live = self.nodes.live();
+        let watching = self.notices.watcher(live);
+        live.files().watch(Box::new(move |seen| watching.see(seen)));
+    }
+
+    /// Waits until the kernel knows what was changed so far beside the mount.
+    pub(crate) fn settle(&self) {
+        self.notices.settle();
+    }
+
+    /// Makes the kernel let go of a snapshot.
+    pub(crate) fn close_snapshot(&self, name: &str) -> Result<()> {
+        let until_ns = rt::now_ns() + CLOSE_WAIT_NS;
+        while self.nodes.is_open(name) {
+            if rt::now_ns() > until_ns {
+                return Err(Error::new(ErrorKind::Busy, "programs use the snapshot"));
+            }
+            self.notices.forget_snapshot(name);
+            rt::sleep_ns(CLOSE_WAIT_NS / 200);
+        }
+        Ok(())
+    }
+}
+
+/// What is answered to the kernel's offer.
+fn agreement(asked: &InitIn, offered: u64, has_acls: bool) -> InitOut {
+    let mut wanted = init::ASYNC_READ
+        | init::BIG_WRITES
+        | init::DONT_MASK
+        | init::IOCTL_DIR
+        | init::DO_READDIRPLUS
+        | init::READDIRPLUS_AUTO
+        | init::ASYNC_DIO
+        | init::PARALLEL_DIROPS
+        | init::MAX_PAGES
+        | init::CACHE_SYMLINKS
+        | init::EXPLICIT_INVAL_DATA
+        | init::HANDLE_KILLPRIV_V2
+        | init::SETXATTR_EXT
+        | init::INIT_EXT;
+    if has_acls {
+        wanted |= init::POSIX_ACL;
+    }
+    let flags = wanted & offered;
+    InitOut {
+        major: abi::MAJOR,
+        minor: abi::MINOR.min(asked.minor),
+        max_readahead: asked.max_readahead.max(MAX_READAHEAD_BYTES),
+        flags: flags as u32,
+        flags2: (flags >> 32) as u32,
+        max_background: MAX_BACKGROUND,
+        congestion_threshold: MAX_BACKGROUND / 4 * 3,
+        max_write: MAX_WRITE_BYTES,
+        time_gran: 1,
+        max_pages: (MAX_WRITE_BYTES / 4096) as u16,
+        ..InitOut::default()
+    }
+}
+
+fn pieces_of(contents: &[Content]) -> Vec<&[u8]> {
+    let mut pieces: Vec<&[u8]> = Vec::with_capacity(contents.len());
+    for content in contents {
+        match content {
+            Content::Data(bytes) => pieces.push(bytes),
+            Content::Hole(len) => {
+                let mut rest = *len;
+                while rest > 0 {
+                    let part = rest.min(ZEROS.len());
+                    pieces.push(&ZEROS[..part]);
+                    rest -= part;
+                }
+            }
+        }
+    }
+    pieces
+}
