@@ -9,8 +9,50 @@ use phys::ObjsetType;
 
 use crate::open::OpenPool;
 
+/// `ZFS_CANMOUNT_OFF`
+const CANMOUNT_OFF: u64 = 0;
 /// `ZFS_CANMOUNT_ON`
 const CANMOUNT_ON: u64 = 1;
+
+/// What the property `mountpoint` of a data set means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mountpoint {
+    /// It has none.
+    None,
+    /// It is mounted by mount(8).
+    Legacy,
+    /// This directory. `is_own`: set for this data set itself, and not inherited or the default.
+    At {
+        /// The directory, below the pool's `altroot`.
+        path: String,
+        /// Set for this data set itself.
+        is_own: bool,
+    },
+}
+
+/// What the properties of a file system say of mounting it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountSettings {
+    /// `mountpoint`
+    pub mountpoint: Mountpoint,
+    /// `canmount=on`: it is mounted along with its pool.
+    pub is_automatic: bool,
+    /// `canmount=off`
+    pub is_never: bool,
+    /// `overlay`
+    pub overlays: bool,
+}
+
+impl MountSettings {
+    /// Where it is mounted if it is; `None` if it cannot be.
+    #[must_use]
+    pub fn directory(&self) -> Option<&str> {
+        match &self.mountpoint {
+            Mountpoint::At { path, .. } if !self.is_never => Some(path),
+            _ => None,
+        }
+    }
+}
 
 impl OpenPool {
     /// Path and name of every file system that is mounted along with its pool.
@@ -22,38 +64,55 @@ impl OpenPool {
         let mut found = Vec::new();
         let mut names = vec![dsl.name()];
         while let Some(name) = names.pop() {
-            if let Some(path) = mountpoint(dsl, &name, self.altroot())? {
-                found.push((path, name.clone()));
+            let settings = settings(dsl, &name, self.altroot())?;
+            let automatic = settings.filter(|settings| settings.is_automatic);
+            if let Some(path) = automatic.as_ref().and_then(MountSettings::directory) {
+                found.push((path.to_owned(), name.clone()));
             }
             names.extend(dsl.children(&name)?);
         }
         found.sort();
         Ok(found)
     }
+
+    /// What is said of mounting a data set; `None` for what is not a file system.
+    ///
+    /// # Errors
+    /// `NotFound`; errors of reading it.
+    pub fn mount_settings(&self, name: &str) -> Result<Option<MountSettings>> {
+        settings(self.parts().dsl(), name, self.altroot())
+    }
 }
 
-/// The mountpoint of a dataset; `None` if it is not mounted.
-fn mountpoint(dsl: &DslPool, name: &str, altroot: Option<&str>) -> Result<Option<String>> {
+fn settings(dsl: &DslPool, name: &str, altroot: Option<&str>) -> Result<Option<MountSettings>> {
     let dataset = dsl.dataset(name)?;
-    let canmount = dsl.prop(&dataset, "canmount")?;
-    let canmount = canmount.and_then(|prop| prop.value.as_number());
-    if canmount.unwrap_or(CANMOUNT_ON) != CANMOUNT_ON
-        || dataset.objset()?.type_() != ObjsetType::Zfs
-    {
+    if dataset.is_snapshot() || dataset.objset()?.type_() != ObjsetType::Zfs {
         return Ok(None);
     }
-    let Some(prop) = dsl.prop(&dataset, "mountpoint")? else {
-        return Ok(Some(place(altroot, "/", name)));
+    let number = |name: &str| -> Result<u64> {
+        let prop = dsl.prop(&dataset, name)?;
+        Ok(prop.and_then(|prop| prop.value.as_number()).unwrap_or(1))
     };
-    let path = prop.value.as_text().unwrap_or("none");
-    if !path.starts_with('/') {
-        return Ok(None); // none, legacy
-    }
-    let below = match &prop.source {
-        PropSource::Inherited(from) => name.strip_prefix(from.as_str()).unwrap_or_default(),
-        PropSource::Local | PropSource::Received => "",
+    let canmount = number("canmount")?;
+    let at = |path, is_own| Mountpoint::At { path, is_own };
+    let mountpoint = match dsl.prop(&dataset, "mountpoint")? {
+        None => at(place(altroot, "/", name), false),
+        Some(prop) => match (prop.value.as_text(), &prop.source) {
+            (Some("legacy"), _) => Mountpoint::Legacy,
+            (Some(path), PropSource::Inherited(from)) if path.starts_with('/') => {
+                let below = name.strip_prefix(from.as_str()).unwrap_or_default();
+                at(place(altroot, path, below), false)
+            }
+            (Some(path), _) if path.starts_with('/') => at(place(altroot, path, ""), true),
+            _ => Mountpoint::None,
+        },
     };
-    Ok(Some(place(altroot, path, below)))
+    Ok(Some(MountSettings {
+        mountpoint,
+        is_automatic: canmount == CANMOUNT_ON,
+        is_never: canmount == CANMOUNT_OFF,
+        overlays: number("overlay")? != 0,
+    }))
 }
 
 /// The mountpoint of a dataset that is at `below` (empty: itself) relative to one whose `mountpoint` is an
