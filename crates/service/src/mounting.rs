@@ -14,7 +14,7 @@
 //! # Source
 //! OpenZFS lib/libzfs/libzfs_mount.c (`zfs_mount_at`, `zfs_add_options`, `unmount_one`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,6 +60,8 @@ pub struct MountedDataset {
 #[derive(Default)]
 pub(crate) struct MountTable {
     entries: Mutex<Vec<Arc<Entry>>>,
+    /// The names of those that are being mounted.
+    begun: Mutex<BTreeSet<String>>,
 }
 
 struct Entry {
@@ -99,9 +101,23 @@ impl MountTable {
         entries.find(|entry| entry.shown().is_some_and(|shown| shown.name == name))
     }
 
-    fn unmount(&self, entry: &Arc<Entry>, forces: bool, tries: u32, wait_ns: u64) -> Result<()> {
+    /// Reserves a data set that is to be mounted.
+    fn begin(&self, name: &str) -> Result<Begun<'_>> {
+        let mut begun = self.begun.lock();
+        if begun.contains(name) || self.find(name).is_some() {
+            return Err(Error::new(ErrorKind::Busy, "it is mounted"));
+        }
+        begun.insert(name.to_owned());
+        drop(begun);
+        Ok(Begun {
+            table: self,
+            name: name.to_owned(),
+        })
+    }
+
+    fn unmount(&self, entry: &Arc<Entry>, tries: u32, wait_ns: u64) -> Result<()> {
         let mut tried = 1;
-        while let Err(error) = entry.mounted.unmount(forces) {
+        while let Err(error) = entry.mounted.unmount(false) {
             if error.kind() != ErrorKind::Busy || tried >= tries {
                 return Err(error);
             }
@@ -116,26 +132,43 @@ impl MountTable {
 
     /// Unmounts everything; what stays in use is taken from those who use it.
     pub(crate) fn close(&self) {
-        let mut entries = self.entries();
-        // What is mounted below another one goes first.
-        entries.sort_by(|a, b| b.mounted.directory().cmp(a.mounted.directory()));
         let mut tries = CLOSE_TRIES;
-        for entry in entries {
-            if self.unmount(&entry, false, tries, CLOSE_WAIT_NS).is_err() {
+        // What was mounted last may be over or below what was mounted before.
+        for entry in self.entries().into_iter().rev() {
+            if self.unmount(&entry, tries, CLOSE_WAIT_NS).is_err() {
                 // They have had their time.
                 tries = 1;
-                let _ = self.unmount(&entry, true, 1, 0);
+                let _ = entry.mounted.unmount(true);
             }
         }
         self.entries.lock().clear();
     }
 }
 
+/// A data set that is being mounted.
+struct Begun<'t> {
+    table: &'t MountTable,
+    name: String,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.table.begun.lock().remove(&self.name);
+    }
+}
+
 impl Pools {
-    /// Whether data sets can be mounted: the pools stay open, and the host has FUSE.
+    /// Whether what changes data sets moves their mounts: the pools are those of a host and stay open, and the host
+    /// has FUSE.
     #[must_use]
     pub fn can_mount(&self) -> bool {
-        self.keeper().is_some() && Path::new(DEVICE).exists()
+        self.stay_open() && !self.world().is_machine() && Path::new(DEVICE).exists()
+    }
+
+    /// Whether this process keeps them open between sessions.
+    #[must_use]
+    pub fn stay_open(&self) -> bool {
+        self.keeper().is_some()
     }
 
     /// The mounted data sets, in the order in which they were mounted.
@@ -145,8 +178,8 @@ impl Pools {
         entries.iter().filter_map(|entry| entry.shown()).collect()
     }
 
-    /// Mounts a file system that is not mounted. `options`: what to give it instead of its properties, and whether
-    /// other users may use it, if that is asked for.
+    /// Mounts a file system that is not mounted; `given` is instead of its properties. `allows_others`: users without
+    /// root's rights ask for it, so that others may use it.
     ///
     /// # Errors
     /// `Busy` if it is mounted; errors of opening it; what the host says.
@@ -160,11 +193,8 @@ impl Pools {
         let Some(keeper) = self.keeper() else {
             return Err(Error::invalid("no process holds the pools"));
         };
-        fuse::clear_stale(directory)?;
-        if keeper.mounts().find(name).is_some() {
-            return Err(Error::new(ErrorKind::Busy, "it is mounted"));
-        }
         let pool = keeper.open(self, name.split('/').next().unwrap_or(name), Access::Read)?;
+        let _begun = keeper.mounts().begin(name)?;
         let files = pool.mount(name, false)?;
         let mut given = given.clone();
         if pool.is_readonly() {
@@ -190,16 +220,17 @@ impl Pools {
         Ok(())
     }
 
-    /// Unmounts a data set; nothing is done if it is not mounted.
+    /// Ends the mount at a directory; nothing is done if there is none.
     ///
     /// # Errors
-    /// `Busy` while programs use it, unless `forces`; what the host says.
-    pub fn unmount_dataset(&self, name: &str, forces: bool) -> Result<()> {
+    /// `Busy` while programs use it, `InvalidInput` if another one hides it; what the host says.
+    pub fn unmount_at(&self, directory: &Path) -> Result<()> {
         let Some(table) = self.table() else {
             return Ok(());
         };
-        match table.find(name) {
-            Some(entry) => table.unmount(&entry, forces, BUSY_TRIES, BUSY_WAIT_NS),
+        let mut entries = table.entries().into_iter();
+        match entries.find(|entry| entry.mounted.directory() == directory) {
+            Some(entry) => table.unmount(&entry, BUSY_TRIES, BUSY_WAIT_NS),
             None => Ok(()),
         }
     }

@@ -21,13 +21,8 @@ pub enum Mountpoint {
     None,
     /// It is mounted by mount(8).
     Legacy,
-    /// This directory. `is_own`: set for this data set itself, and not inherited or the default.
-    At {
-        /// The directory, below the pool's `altroot`.
-        path: String,
-        /// Set for this data set itself.
-        is_own: bool,
-    },
+    /// This directory, below the pool's `altroot`.
+    At(String),
 }
 
 /// What the properties of a file system say of mounting it.
@@ -35,6 +30,8 @@ pub enum Mountpoint {
 pub struct MountSettings {
     /// `mountpoint`
     pub mountpoint: Mountpoint,
+    /// Whether that is set for this data set itself, and not inherited or the default.
+    pub is_own: bool,
     /// `canmount=on`: it is mounted along with its pool.
     pub is_automatic: bool,
     /// `canmount=off`
@@ -48,8 +45,18 @@ impl MountSettings {
     #[must_use]
     pub fn directory(&self) -> Option<&str> {
         match &self.mountpoint {
-            Mountpoint::At { path, .. } if !self.is_never => Some(path),
+            Mountpoint::At(path) if !self.is_never => Some(path),
             _ => None,
+        }
+    }
+
+    /// The value of `mountpoint`.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match &self.mountpoint {
+            Mountpoint::None => "none",
+            Mountpoint::Legacy => "legacy",
+            Mountpoint::At(path) => path,
         }
     }
 }
@@ -94,21 +101,26 @@ fn settings(dsl: &DslPool, name: &str, altroot: Option<&str>) -> Result<Option<M
         Ok(prop.and_then(|prop| prop.value.as_number()).unwrap_or(1))
     };
     let canmount = number("canmount")?;
-    let at = |path, is_own| Mountpoint::At { path, is_own };
-    let mountpoint = match dsl.prop(&dataset, "mountpoint")? {
-        None => at(place(altroot, "/", name), false),
-        Some(prop) => match (prop.value.as_text(), &prop.source) {
-            (Some("legacy"), _) => Mountpoint::Legacy,
-            (Some(path), PropSource::Inherited(from)) if path.starts_with('/') => {
-                let below = name.strip_prefix(from.as_str()).unwrap_or_default();
-                at(place(altroot, path, below), false)
-            }
-            (Some(path), _) if path.starts_with('/') => at(place(altroot, path, ""), true),
-            _ => Mountpoint::None,
-        },
+    let (mountpoint, is_own) = match dsl.prop(&dataset, "mountpoint")? {
+        None => (Mountpoint::At(place(altroot, "/", name)), false),
+        Some(prop) => {
+            let (below, is_own) = match &prop.source {
+                PropSource::Inherited(from) => {
+                    (name.strip_prefix(from.as_str()).unwrap_or_default(), false)
+                }
+                PropSource::Local | PropSource::Received => ("", true),
+            };
+            let mountpoint = match prop.value.as_text() {
+                Some("legacy") => Mountpoint::Legacy,
+                Some(path) if path.starts_with('/') => Mountpoint::At(place(altroot, path, below)),
+                _ => Mountpoint::None,
+            };
+            (mountpoint, is_own)
+        }
     };
     Ok(Some(MountSettings {
         mountpoint,
+        is_own,
         is_automatic: canmount == CANMOUNT_ON,
         is_never: canmount == CANMOUNT_OFF,
         overlays: number("overlay")? != 0,
