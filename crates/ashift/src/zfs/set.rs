@@ -173,6 +173,7 @@ pub(super) fn set(session: &Session, parsed: &Parsed) -> Outcome {
         let target = open(session, name, Types::DATASET)?;
         set_one(&target, &typed, parsed.has('u')).map_err(|fail| match fail {
             Fail::Failed(text) => Fail::Exits(NOT_SET, text),
+            Fail::Said(_) => Fail::Said(NOT_SET),
             other => other,
         })
     })

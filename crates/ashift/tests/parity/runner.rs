@@ -132,6 +132,12 @@ pub(crate) fn run_here(section: &Section) -> Vec<Said> {
         .status()
         .expect("sh starts");
     assert!(status.success() || status.code().is_some(), "{status}");
+    // A section may have made pools stay open, with `hold` or by mounting.
+    let ended = Process::new(env!("CARGO_BIN_EXE_ashift"))
+        .args(["serve", "--stop"])
+        .env("ASHIFT_STATE", at.join("state"))
+        .output();
+    ended.expect("it starts");
     let places = Places {
         images: format!("{}/images", at.display()),
         state: format!("{}/state", at.display()),
