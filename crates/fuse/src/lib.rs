@@ -44,4 +44,4 @@ mod stale;
 pub use device::unmount;
 pub use mounted::{Mounted, mount};
 pub use options::{MountOptions, Snapshots};
-pub use stale::clear_stale;
+pub use stale::{clear_stale, is_stale};

@@ -7,8 +7,14 @@ use rustix::io::Errno;
 
 use crate::device::{self, Unmount};
 
-/// Unmounts what processes that were killed have left at a directory and above it; without that every access fails
-/// with `ENOTCONN`.
+/// Whether the process that served the mount at a directory is gone: every access fails with `ENOTCONN`.
+#[must_use]
+pub fn is_stale(directory: &Path) -> bool {
+    // Unlike its attributes, which the kernel may remember, this is asked of the process.
+    rustix::fs::statfs(directory).err() == Some(Errno::NOTCONN)
+}
+
+/// Unmounts what processes that were killed have left at a directory and above it.
 ///
 /// # Errors
 /// What the host says.
@@ -16,7 +22,7 @@ pub fn clear_stale(directory: &Path) -> Result<()> {
     let mut above: Vec<&Path> = directory.ancestors().collect();
     above.reverse();
     for directory in above {
-        while rustix::fs::stat(directory).err() == Some(Errno::NOTCONN) {
+        while is_stale(directory) {
             device::unmount_with(directory, Unmount::Detach)?;
         }
     }

@@ -192,6 +192,8 @@ impl Keeper {
     /// `Busy` while others do.
     pub(crate) fn open_alone(self: &Arc<Keeper>, pools: &Pools, name: &str) -> Result<OpenPool> {
         let open = patience(pools, LEAVE_WAIT_NS).wait_for(&format!("pool '{name}'"), || {
+            // Mounts that were ended from outside use it no longer.
+            self.mounts.forget_ended();
             let mut slots = self.slots.lock();
             if let Some(Slot::Taken | Slot::Open { users: 1.., .. }) = slots.get(name) {
                 return Err("pool is busy".to_owned());

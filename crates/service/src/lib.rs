@@ -84,7 +84,7 @@ pub use failure::{Attempt, Failure, Outcome, Reason};
 pub use held::Access;
 pub use import::Import;
 pub use keeper::Keeper;
-pub use mounting::{Given, MountedDataset};
+pub use mounting::{Apart, Given, MountedDataset};
 pub use mountpoint::{MountSettings, Mountpoint, below, place};
 pub use open::OpenPool;
 pub use pool_change::PoolChange;

@@ -71,6 +71,8 @@ struct Entry {
     pool: OpenPool,
     given: Mutex<Given>,
     allows_others: bool,
+    /// Mounted at a directory and with options that are not those of its properties (`ashift mount`): nothing moves it.
+    is_apart: bool,
 }
 
 impl Entry {
@@ -96,9 +98,20 @@ impl MountTable {
         entries
     }
 
+    /// Gives up what was unmounted from outside.
+    pub(crate) fn forget_ended(&self) {
+        drop(self.entries());
+    }
+
+    /// Those that are mounted by `zfs mount` and its kin.
+    fn own(&self) -> impl Iterator<Item = Arc<Entry>> {
+        let entries = self.entries().into_iter();
+        entries.filter(|entry| !entry.is_apart)
+    }
+
     fn find(&self, name: &str) -> Option<Arc<Entry>> {
-        let mut entries = self.entries().into_iter();
-        entries.find(|entry| entry.shown().is_some_and(|shown| shown.name == name))
+        self.own()
+            .find(|entry| entry.shown().is_some_and(|shown| shown.name == name))
     }
 
     /// Reserves a data set that is to be mounted.
@@ -157,6 +170,36 @@ impl Drop for Begun<'_> {
     }
 }
 
+/// A data set that is mounted apart; dropping this unmounts it, unless it is left to those who keep the pools open.
+pub struct Apart {
+    keeper: Arc<Keeper>,
+    entry: Option<Arc<Entry>>,
+}
+
+impl Apart {
+    /// Whether it is still mounted.
+    #[must_use]
+    pub fn is_mounted(&self) -> bool {
+        self.entry
+            .as_ref()
+            .is_some_and(|entry| entry.mounted.is_mounted())
+    }
+
+    /// Leaves it mounted.
+    pub fn leave(mut self) {
+        self.entry = None;
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            let mut entries = self.keeper.mounts().entries.lock();
+            entries.retain(|other| !Arc::ptr_eq(other, &entry));
+        }
+    }
+}
+
 impl Pools {
     /// Whether what changes data sets moves their mounts: the pools are those of a host and stay open, and the host
     /// has FUSE.
@@ -174,8 +217,8 @@ impl Pools {
     /// The mounted data sets, in the order in which they were mounted.
     #[must_use]
     pub fn mounted(&self) -> Vec<MountedDataset> {
-        let entries = self.table().map(MountTable::entries).unwrap_or_default();
-        entries.iter().filter_map(|entry| entry.shown()).collect()
+        let entries = self.table().into_iter().flat_map(MountTable::own);
+        entries.filter_map(|entry| entry.shown()).collect()
     }
 
     /// Mounts a file system that is not mounted; `given` is instead of its properties. `allows_others`: users without
@@ -215,9 +258,52 @@ impl Pools {
             pool,
             given: Mutex::new(given),
             allows_others,
+            is_apart: false,
         };
         keeper.mounts().entries.lock().push(Arc::new(entry));
         Ok(())
+    }
+
+    /// Mounts a data set or snapshot with these options, wherever else it is mounted. It is mounted until the directory is
+    /// unmounted, or nothing keeps the pools open any more; the data set is in use as long.
+    ///
+    /// # Errors
+    /// Errors of opening it; what the host says.
+    pub fn mount_apart(
+        &self,
+        name: &str,
+        directory: &Path,
+        options: &MountOptions,
+    ) -> Result<Apart> {
+        let Some(keeper) = self.keeper() else {
+            return Err(Error::invalid("no process holds the pools"));
+        };
+        let access = match options.read_only {
+            true => Access::Read,
+            false => Access::Write,
+        };
+        let pool = name.split(['/', '@']).next().unwrap_or(name);
+        let pool = keeper.open(self, pool, access)?;
+        let files = pool.mount(name, options.read_only)?;
+        let mut options = options.clone();
+        options.read_only |= !files.is_writable();
+        let snapshots = Arc::new(SnapshotsOf {
+            dsl: Arc::clone(pool.parts().dsl()),
+            dataset: Arc::clone(files.dataset()),
+        });
+        let entry = Arc::new(Entry {
+            mounted: fuse::mount(Arc::clone(&files), snapshots, directory, &options)?,
+            files,
+            pool,
+            given: Mutex::default(),
+            allows_others: options.allow_other,
+            is_apart: true,
+        });
+        keeper.mounts().entries.lock().push(Arc::clone(&entry));
+        Ok(Apart {
+            keeper: Arc::clone(keeper),
+            entry: Some(entry),
+        })
     }
 
     /// Ends the mount at a directory; nothing is done if there is none.
@@ -228,8 +314,10 @@ impl Pools {
         let Some(table) = self.table() else {
             return Ok(());
         };
-        let mut entries = table.entries().into_iter();
-        match entries.find(|entry| entry.mounted.directory() == directory) {
+        match table
+            .own()
+            .find(|entry| entry.mounted.directory() == directory)
+        {
             Some(entry) => table.unmount(&entry, BUSY_TRIES, BUSY_WAIT_NS),
             None => Ok(()),
         }
@@ -271,7 +359,7 @@ impl OpenPool {
         let is_it = |entry: &Arc<Entry>| {
             entry.pool.guid() == self.guid() && entry.files.dataset().object() == dataset.object()
         };
-        table.entries().into_iter().find(is_it)?.shown()
+        table.own().find(is_it)?.shown()
     }
 }
 
@@ -322,6 +410,9 @@ struct SnapshotsOf {
 
 impl Snapshots for SnapshotsOf {
     fn names(&self) -> Result<Vec<String>> {
+        if self.dataset.is_snapshot() {
+            return Ok(Vec::new());
+        }
         let snapshots = self.dsl.snapshots(&self.dataset)?.into_iter();
         Ok(snapshots.map(|(name, _)| name).collect())
     }

@@ -305,12 +305,11 @@ fn unmount_all(session: &Session) -> Outcome {
 
 fn unmount_path(session: &Session, path: &str) -> Outcome {
     let cannot = |why: &str| Fail::failed(format!("cannot unmount '{path}': {why}"));
+    if fuse::is_stale(Path::new(path)) {
+        return fuse::clear_stale(Path::new(path)).map_err(|e| cannot(&e.to_string()));
+    }
     let found = match std::fs::metadata(path) {
         Ok(found) => found,
-        Err(error) if error.kind() == std::io::ErrorKind::NotConnected => {
-            // Its process was killed.
-            return fuse::clear_stale(Path::new(path)).map_err(|e| cannot(&e.to_string()));
-        }
         Err(error) => {
             let text = error.to_string();
             let why = text.split(" (os error").next().unwrap_or_default();
