@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use service::{MountedDataset, OpenPool};
 
-use super::{How, find, mount_at, unmount_at};
+use super::{How, find, mount_at, unmount_one};
 use crate::failure::Outcome;
 
 /// A file system and all that is mounted in its directory, unmounted for a while; then they are mounted as they were.
@@ -29,7 +29,7 @@ impl Aside {
         let mut all = pools.mounted();
         all.retain(|it| it.directory.starts_with(&own.directory));
         for it in all.into_iter().rev() {
-            if let Err(fail) = unmount_at(pools, &it.directory) {
+            if let Err(fail) = unmount_one(pools, &it) {
                 let said = fail.say("");
                 aside.back();
                 return Err(said);

@@ -149,12 +149,13 @@ pub(crate) fn find(pools: &Pools, name: &str) -> Option<MountedDataset> {
 /// Unmounts a file system, if it is mounted.
 #[doc(alias = "zfs_unmount")]
 pub(crate) fn unmount(pools: &Pools, name: &str) -> Outcome {
-    find(pools, name).map_or(Ok(()), |mounted| unmount_at(pools, &mounted.directory))
+    find(pools, name).map_or(Ok(()), |mounted| unmount_one(pools, &mounted))
 }
 
-fn unmount_at(pools: &Pools, directory: &Path) -> Outcome {
-    let done = pools.unmount_at(directory);
-    done.map_err(|error| cannot("unmount", directory.display(), why_not_unmounted(&error)))
+fn unmount_one(pools: &Pools, mounted: &MountedDataset) -> Outcome {
+    let directory = mounted.directory.display();
+    let done = pools.unmount_dataset(mounted);
+    done.map_err(|error| cannot("unmount", directory, why_not_unmounted(&error)))
 }
 
 fn why_not_unmounted(error: &Error) -> &'static str {
@@ -176,7 +177,7 @@ pub(crate) fn unmount_pool(pools: &Pools, pool: &str) -> Outcome {
     mounted.sort_by(|a, b| b.directory.cmp(&a.directory));
     let made = made_directories(pools, pool, &mounted);
     for it in &mounted {
-        unmount_at(pools, &it.directory)?;
+        unmount_one(pools, it)?;
     }
     for directory in made {
         // It may have been there before, or have something in it.
