@@ -41,7 +41,7 @@ mod requests;
 mod session;
 mod stale;
 
-pub use device::unmount;
+pub use device::{is_available, unmount};
 pub use mounted::{Mounted, mount};
 pub use options::{MountOptions, Snapshots};
 pub use stale::{clear_stale, is_stale};

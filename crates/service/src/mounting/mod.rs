@@ -37,8 +37,6 @@ use table::Entry;
 
 pub(crate) use table::MountTable;
 
-/// The device without which a host mounts nothing.
-const DEVICE: &str = "/dev/fuse";
 /// Properties whose values a mount has instead of those of its data set: `mount -o`.
 pub type Given = BTreeMap<&'static str, bool>;
 
@@ -83,11 +81,11 @@ impl Drop for Apart {
 }
 
 impl Pools {
-    /// Whether what changes data sets moves their mounts: the pools are those of a host and stay open, and the host
-    /// has FUSE.
+    /// Whether what changes data sets moves their mounts: the pools are those of a host and stay open, and this
+    /// process can mount.
     #[must_use]
     pub fn can_mount(&self) -> bool {
-        self.stay_open() && !self.world().is_machine() && Path::new(DEVICE).exists()
+        self.stay_open() && !self.world().is_machine() && fuse::is_available()
     }
 
     /// Whether this process keeps them open between sessions.
