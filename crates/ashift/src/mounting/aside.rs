@@ -22,7 +22,7 @@ impl Aside {
             mounted: Vec::new(),
         };
         let pools = pool.pools();
-        let Some(own) = find(pools, name) else {
+        let Some(own) = find(pool, name) else {
             return Ok(aside);
         };
         // What was mounted last goes first.

@@ -130,7 +130,7 @@ pub(crate) fn mount_pool(pool: &OpenPool) -> base::Result<bool> {
     }
     let mut all = true;
     for (_, name) in pool.mountpoints()? {
-        if find(pool.pools(), &name).is_some() {
+        if find(pool, &name).is_some() {
             continue;
         }
         if let Err(fail) = mount(pool, &name, &How::default()) {
@@ -141,15 +141,16 @@ pub(crate) fn mount_pool(pool: &OpenPool) -> base::Result<bool> {
     Ok(all)
 }
 
-/// A mounted file system, by name.
-pub(crate) fn find(pools: &Pools, name: &str) -> Option<MountedDataset> {
-    pools.mounted().into_iter().find(|it| it.name == name)
+/// How a file system is mounted, if it is.
+pub(crate) fn find(pool: &OpenPool, name: &str) -> Option<MountedDataset> {
+    let dataset = pool.datasets().find(name).ok()?;
+    pool.mount_of(&dataset)
 }
 
 /// Unmounts a file system, if it is mounted.
 #[doc(alias = "zfs_unmount")]
-pub(crate) fn unmount(pools: &Pools, name: &str) -> Outcome {
-    find(pools, name).map_or(Ok(()), |mounted| unmount_one(pools, &mounted))
+pub(crate) fn unmount(pool: &OpenPool, name: &str) -> Outcome {
+    find(pool, name).map_or(Ok(()), |mounted| unmount_one(pool.pools(), &mounted))
 }
 
 fn unmount_one(pools: &Pools, mounted: &MountedDataset) -> Outcome {
@@ -213,15 +214,16 @@ pub(crate) fn refresh(pools: &Pools, name: &str, property: &str) -> Outcome {
     }
     for it in pools.mounted() {
         if it.name == name || is_below(&it.name, name) {
-            remount(pools, &it.name, &Given::new())?;
+            remount(pools, &it, &Given::new())?;
         }
     }
     Ok(())
 }
 
 /// Lets a mounted file system have these options, and otherwise what its properties say.
-pub(crate) fn remount(pools: &Pools, name: &str, given: &Given) -> Outcome {
-    let done = pools.remount_dataset(name, given);
+pub(crate) fn remount(pools: &Pools, mounted: &MountedDataset, given: &Given) -> Outcome {
+    let name = &mounted.name;
+    let done = pools.remount_dataset(mounted, given);
     done.map_err(|error| match error.kind() {
         ErrorKind::Busy => cannot("mount", name, "mountpoint or dataset is busy"),
         _ => cannot("mount", name, error),

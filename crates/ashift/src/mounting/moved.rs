@@ -106,7 +106,7 @@ impl Moved {
             name: name.to_owned(),
             mountpoint: settings.text().to_owned(),
             made: made.map(str::to_owned),
-            was_mounted: find(self.pool.pools(), name).is_some(),
+            was_mounted: find(&self.pool, name).is_some(),
             is_left: true,
         });
     }
@@ -117,7 +117,7 @@ impl Moved {
         let mut outcome = Ok(());
         for node in &mut self.nodes {
             if outcome.is_ok() {
-                outcome = unmount(self.pool.pools(), &node.name);
+                outcome = unmount(&self.pool, &node.name);
             }
             node.is_left = outcome.is_ok();
         }
@@ -151,7 +151,7 @@ impl Moved {
             let settings = self.pool.mount_settings(&node.name).ok().flatten();
             let is_automatic = settings.is_some_and(|settings| settings.is_automatic);
             let may_begin = self.change == Change::Mountpoint || self.was_legacy;
-            if find(self.pool.pools(), &node.name).is_none()
+            if find(&self.pool, &node.name).is_none()
                 && (node.was_mounted || may_begin && is_automatic)
                 && let Err(fail) = mount(&self.pool, &node.name, &How::default())
             {

@@ -138,7 +138,7 @@ fn remove(target: &Target) -> Outcome {
 fn remove_head(target: &Target) -> Outcome {
     let name = target.name.as_str();
     let what = format!("cannot destroy '{name}'");
-    mounting::unmount(target.pool.pools(), name)?;
+    mounting::unmount(&target.pool, name)?;
     let made = match target.pool.pools().can_mount() {
         true => mounting::made_directory(&target.pool, name),
         false => None,

@@ -196,7 +196,7 @@ fn mount_one(target: &Target, wanted: &Wanted, is_explicit: bool) -> Outcome {
         return Ok(());
     };
     let pools = target.pool.pools();
-    let mounted = mounting::find(pools, name);
+    let mounted = mounting::find(&target.pool, name);
     let obstacle = match settings.mountpoint {
         Mountpoint::Legacy => Some("legacy mountpoint\nuse mount(8) to mount this filesystem"),
         Mountpoint::None => Some("no mountpoint set"),
@@ -216,7 +216,7 @@ fn mount_one(target: &Target, wanted: &Wanted, is_explicit: bool) -> Outcome {
         return Err(cannot("Invalid argument"));
     }
     match mounted {
-        Some(_) => mounting::remount(pools, name, &wanted.how.given),
+        Some(mounted) => mounting::remount(pools, &mounted, &wanted.how.given),
         None => mounting::mount(&target.pool, name, &wanted.how),
     }
 }
@@ -257,7 +257,7 @@ pub(super) fn unmount(session: &Session, parsed: &Parsed) -> Outcome {
             if is_legacy(&target)? {
                 return Err(legacy(name));
             }
-            if mounting::find(session.pools(), name).is_none() {
+            if mounting::find(&target.pool, name).is_none() {
                 let text = format!("cannot unmount '{name}': not currently mounted");
                 return Err(Fail::failed(text));
             }
@@ -298,7 +298,7 @@ fn unmount_all(session: &Session) -> Outcome {
         });
         match stays {
             true => Ok(()),
-            false => mounting::unmount(session.pools(), &it.name),
+            false => mounting::unmount(&target.pool, &it.name),
         }
     })
 }

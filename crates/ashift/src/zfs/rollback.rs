@@ -46,7 +46,7 @@ pub(super) fn rollback(session: &Session, parsed: &Parsed) -> Outcome {
         ));
     }
     for target in needed.iter().chain(&newer) {
-        mounting::unmount(target.pool.pools(), &target.name)?;
+        mounting::unmount(&target.pool, &target.name)?;
         remove(target).map_err(|e| Fail::of(format!("cannot destroy '{}'", target.name), &e))?;
     }
     let aside = Aside::set(&head.pool, &head.name)?;

@@ -208,7 +208,7 @@ fn change_mounted(target: &Target, changes: &[(String, PropChange)], what: &str)
         let moves = match (property.as_str(), value) {
             ("mountpoint", _) => Change::Mountpoint,
             ("canmount", PropChange::Set(PropValue::Number(0)))
-                if mounting::find(pool.pools(), name).is_some() =>
+                if mounting::find(pool, name).is_some() =>
             {
                 Change::Canmount
             }

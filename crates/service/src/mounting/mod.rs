@@ -33,7 +33,7 @@ use crate::open::OpenPool;
 use crate::pools::Pools;
 
 use options::{SnapshotsOf, options, users_may_allow_others};
-use table::Entry;
+use table::{Entry, identity};
 
 pub(crate) use table::MountTable;
 
@@ -117,8 +117,8 @@ impl Pools {
             return Err(Error::invalid("no process holds the pools"));
         };
         let pool = keeper.open(self, name.split('/').next().unwrap_or(name), Access::Read)?;
-        let _begun = keeper.mounts().begin(name)?;
         let files = pool.mount(name, false)?;
+        let _begun = keeper.mounts().begin(identity(&pool, files.dataset()))?;
         let mut given = given.clone();
         if pool.is_readonly() {
             given.insert("readonly", true);
@@ -194,13 +194,7 @@ impl Pools {
         let Some(table) = self.table() else {
             return Ok(());
         };
-        let is_it = |entry: &Arc<Entry>| {
-            entry.mounted.directory() == mounted.directory
-                && entry
-                    .shown()
-                    .is_some_and(|shown| shown.name == mounted.name)
-        };
-        match table.own().find(is_it) {
+        match table.shown_as(mounted) {
             Some(entry) => table.unmount(&entry),
             None => Ok(()),
         }
@@ -211,8 +205,8 @@ impl Pools {
     /// # Errors
     /// What the host says. Without root's rights it changes nothing of a mount; then only what the file system itself
     /// obeys is changed.
-    pub fn remount_dataset(&self, name: &str, given: &Given) -> Result<()> {
-        let Some(entry) = self.table().and_then(|table| table.find(name)) else {
+    pub fn remount_dataset(&self, mounted: &MountedDataset, given: &Given) -> Result<()> {
+        let Some(entry) = self.table().and_then(|table| table.shown_as(mounted)) else {
             return Ok(());
         };
         let mut given = given.clone();
@@ -239,9 +233,6 @@ impl OpenPool {
     #[must_use]
     pub fn mount_of(&self, dataset: &DslDataset) -> Option<MountedDataset> {
         let table = self.pools().table()?;
-        let is_it = |entry: &Arc<Entry>| {
-            entry.pool.guid() == self.guid() && entry.files.dataset().object() == dataset.object()
-        };
-        table.own().find(is_it)?.shown()
+        table.find(identity(self, dataset))?.shown()
     }
 }

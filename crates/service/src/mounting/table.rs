@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, Result};
+use base::{Error, ErrorKind, Guid, ObjectId, Result};
+use dsl::DslDataset;
 use fuse::Mounted;
 use rt::Mutex;
 use zpl::mount::Mount;
@@ -19,12 +20,15 @@ const BUSY_WAIT_NS: u64 = 10_000_000;
 const CLOSE_TRIES: u32 = 100;
 const CLOSE_WAIT_NS: u64 = 50_000_000;
 
+/// Which data set it is: its pool, and its object there.
+pub(super) type Identity = (Guid, ObjectId);
+
 /// The mounts of a process, in the order in which they were made.
 #[derive(Default)]
 pub(crate) struct MountTable {
     entries: Mutex<Vec<Arc<Entry>>>,
-    /// The names of those that are being mounted.
-    begun: Mutex<BTreeSet<String>>,
+    /// Those that are being mounted.
+    begun: Mutex<BTreeSet<Identity>>,
 }
 
 pub(super) struct Entry {
@@ -40,6 +44,10 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    fn identity(&self) -> Identity {
+        identity(&self.pool, self.files.dataset())
+    }
+
     pub(super) fn shown(&self) -> Option<MountedDataset> {
         Some(MountedDataset {
             name: self.pool.parts().dsl().name_of(self.files.dataset()).ok()?,
@@ -47,6 +55,10 @@ impl Entry {
             given: self.given.lock().clone(),
         })
     }
+}
+
+pub(super) fn identity(pool: &OpenPool, dataset: &DslDataset) -> Identity {
+    (pool.guid(), dataset.object())
 }
 
 impl MountTable {
@@ -74,22 +86,33 @@ impl MountTable {
         entries.filter(|entry| !entry.is_apart)
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<Arc<Entry>> {
-        self.own()
-            .find(|entry| entry.shown().is_some_and(|shown| shown.name == name))
+    /// One that is mounted by `zfs mount` and its kin.
+    pub(super) fn find(&self, identity: Identity) -> Option<Arc<Entry>> {
+        self.own().find(|entry| entry.identity() == identity)
+    }
+
+    /// The mount that was shown so.
+    pub(super) fn shown_as(&self, mounted: &MountedDataset) -> Option<Arc<Entry>> {
+        let is_there = |entry: &Arc<Entry>| entry.mounted.directory() == mounted.directory;
+        let mut there = self.own().filter(is_there);
+        there.find(|entry| {
+            entry
+                .shown()
+                .is_some_and(|shown| shown.name == mounted.name)
+        })
     }
 
     /// Reserves a data set that is to be mounted.
-    pub(super) fn begin(&self, name: &str) -> Result<Begun<'_>> {
+    pub(super) fn begin(&self, identity: Identity) -> Result<Begun<'_>> {
         let mut begun = self.begun.lock();
-        if begun.contains(name) || self.find(name).is_some() {
+        if begun.contains(&identity) || self.find(identity).is_some() {
             return Err(Error::new(ErrorKind::Busy, "it is mounted"));
         }
-        begun.insert(name.to_owned());
+        begun.insert(identity);
         drop(begun);
         Ok(Begun {
             table: self,
-            name: name.to_owned(),
+            identity,
         })
     }
 
@@ -142,11 +165,11 @@ impl MountTable {
 /// A data set that is being mounted.
 pub(super) struct Begun<'t> {
     table: &'t MountTable,
-    name: String,
+    identity: Identity,
 }
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
-        self.table.begun.lock().remove(&self.name);
+        self.table.begun.lock().remove(&self.identity);
     }
 }
