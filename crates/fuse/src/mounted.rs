@@ -1,10 +1,10 @@
 //! A mount as its caller holds it.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, Result};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use zpl::mount::Mount;
 
 use crate::device::{self, Device, Unmount};
@@ -16,7 +16,7 @@ pub struct Mounted {
     directory: PathBuf,
     session: Arc<Session>,
     /// The number of the file system, as the host knows it.
-    device: u64,
+    device: Option<(u32, u32)>,
 }
 
 /// Mounts `files` on `directory`; returns once it can be used.
@@ -40,9 +40,9 @@ pub fn mount(
     let mut mounted = Mounted {
         directory,
         session,
-        device: 0,
+        device: None,
     };
-    mounted.device = mounted.seen().map_err(Error::from).within(name)?;
+    mounted.device = mounted.seen();
     Ok(mounted)
 }
 
@@ -78,13 +78,16 @@ impl Mounted {
     }
 
     /// The file system that programs see there.
-    fn seen(&self) -> std::io::Result<u64> {
-        Ok(std::fs::metadata(&self.directory)?.dev())
+    fn seen(&self) -> Option<(u32, u32)> {
+        // The kernel knows that by itself, and is to ask nothing here.
+        let flags = AtFlags::STATX_DONT_SYNC;
+        let seen = rustix::fs::statx(CWD, &self.directory, flags, StatxFlags::TYPE).ok()?;
+        Some((seen.stx_dev_major, seen.stx_dev_minor))
     }
 
     /// Whether unmounting the directory would end this mount, and not one that is over it.
     fn is_uppermost(&self) -> bool {
-        self.seen().is_ok_and(|device| device == self.device)
+        self.seen() == self.device
     }
 
     /// Waits until it is no longer mounted, and nothing here uses the data set any more.
@@ -105,7 +108,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.is_mounted() && (self.device == 0 || self.is_uppermost()) {
+        if self.is_mounted() && self.is_uppermost() {
             // Those who use it go on; if the host refuses, it stays.
             let _ = device::unmount_with(&self.directory, Unmount::Detach);
         }
