@@ -226,20 +226,3 @@ fn a_rollback_goes_below_what_is_mounted() {
     assert_eq!(held.read("a/b/g"), "kept");
     held.bench.ok("zfs unmount tank/a/b");
 }
-
-#[test]
-fn a_command_that_ends_in_a_mounted_folder_does_not_keep_it() {
-    if !can_mount() {
-        return;
-    }
-    let mut held = Held::new();
-    held.serve();
-    held.bench.ok("zfs mount -a");
-    for _ in 0..5 {
-        let mut list = held.bench.command("zfs list");
-        let inside = list.current_dir(held.path("a/b"));
-        assert_eq!(held.bench.finish(inside).0, 0);
-        held.bench.ok("zfs unmount tank/a/b");
-        held.bench.ok("zfs mount tank/a/b");
-    }
-}
