@@ -22,6 +22,7 @@ mod lab;
 mod links;
 mod machine;
 mod mount;
+mod mounting;
 mod parted;
 mod phybs;
 mod program;

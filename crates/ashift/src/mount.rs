@@ -120,6 +120,13 @@ fn mount(parsed: &Parsed) -> Outcome {
         let words = [&words[..], &[directory.as_os_str()]].concat();
         return Ok(background::start(&words, "ashift mount: ")?);
     }
+    if is_client
+        && caller::caller()
+            .as_client()
+            .is_some_and(|client| client.keeper.is_some())
+    {
+        return in_holder(dataset, Path::new(directory), &options, parsed.has('b'));
+    }
     let access = match options.read_only {
         true => Access::Read,
         false => Access::Write,
@@ -127,21 +134,27 @@ fn mount(parsed: &Parsed) -> Outcome {
     let session = session::session(access, "");
     let mounted = show(&session, dataset, Path::new(directory), &options);
     let outcome = match mounted {
-        Ok(mounted) if is_client && parsed.has('b') => {
-            // The holder serves it from here on.
-            std::thread::spawn(move || {
-                mounted.wait();
-                drop(mounted);
-                // Its files are synced; the pool stays open.
-                let _ = session.close();
-            });
-            return Ok(());
-        }
         Ok(mounted) => serve(mounted, is_client),
         Err(error) => Err(error),
     };
     session.close()?;
     Ok(outcome?)
+}
+
+/// Mounts in the process that holds the pools, which serves it until it ends; unless `--background`, as long as the
+/// command runs.
+fn in_holder(dataset: &str, directory: &Path, options: &MountOptions, stays: bool) -> Outcome {
+    let session = session::session(Access::Read, "");
+    let mounted = session.pools().mount_apart(dataset, directory, options)?;
+    match stays {
+        true => mounted.leave(),
+        false => {
+            while mounted.is_mounted() {
+                caller::sleep_ns(LOOK_NS);
+            }
+        }
+    }
+    Ok(session.close()?)
 }
 
 /// Mounts a data set, with its snapshots.

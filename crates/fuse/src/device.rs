@@ -24,6 +24,17 @@ const TYPE: &str = "fuse.ashift";
 /// Programs that mount for users without root's rights, best first.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
+/// Whether this process can mount at all: the host has FUSE, and it is root or has a program that mounts for it.
+#[must_use]
+pub fn is_available() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has_helper = || {
+        let mut folders = std::env::split_paths(&path);
+        folders.any(|folder| HELPERS.iter().any(|helper| folder.join(helper).exists()))
+    };
+    Path::new(DEVICE).exists() && (rustix::process::geteuid().is_root() || has_helper())
+}
+
 /// An open connection to the kernel.
 pub(crate) struct Device(OwnedFd);
 

@@ -10,6 +10,7 @@
 //! session   threads that take requests and answer them
 //! nodes     numbers of files as the kernel knows them: of the data set, of its snapshots, of `.zfs`
 //! requests  what each request does
+//! stale     mounts whose process is gone
 //! notices   what was changed beside the mount is told to the kernel
 //! abi       the structures of the protocol
 //! ```
@@ -38,7 +39,9 @@ mod notices;
 mod options;
 mod requests;
 mod session;
+mod stale;
 
-pub use device::unmount;
+pub use device::{is_available, unmount};
 pub use mounted::{Mounted, mount};
 pub use options::{MountOptions, Snapshots};
+pub use stale::{clear_stale, is_stale};

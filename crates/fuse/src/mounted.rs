@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, Result};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use zpl::mount::Mount;
 
 use crate::device::{self, Device, Unmount};
@@ -14,6 +15,8 @@ use crate::session::Session;
 pub struct Mounted {
     directory: PathBuf,
     session: Arc<Session>,
+    /// The number of the file system, as the host knows it.
+    device: Option<(u32, u32)>,
 }
 
 /// Mounts `files` on `directory`; returns once it can be used.
@@ -34,7 +37,13 @@ pub fn mount(
     let device = Device::mount(&directory, options).within(name)?;
     let session = Arc::new(Session::begin(device, files, snapshots, options).within(name)?);
     session.serve();
-    Ok(Mounted { directory, session })
+    let mut mounted = Mounted {
+        directory,
+        session,
+        device: None,
+    };
+    mounted.device = mounted.seen();
+    Ok(mounted)
 }
 
 impl Mounted {
@@ -53,15 +62,32 @@ impl Mounted {
     /// Unmounts it. With `force`, also while it is in use: those who use it get errors.
     ///
     /// # Errors
-    /// `Busy` while programs use it; what the host says.
+    /// `Busy` while programs use it; `InvalidInput` if it is hidden by another mount; what the host says.
     pub fn unmount(&self, force: bool) -> Result<()> {
         if !self.is_mounted() {
             return Ok(());
         }
         let name = || self.directory.display().to_string();
+        if !self.is_uppermost() {
+            let hidden = "another file system is mounted over it";
+            return Err(Error::invalid(hidden)).within(name);
+        }
         device::unmount(&self.directory, force).within(name)?;
         self.wait();
         Ok(())
+    }
+
+    /// The file system that programs see there.
+    fn seen(&self) -> Option<(u32, u32)> {
+        // The kernel knows that by itself, and is to ask nothing here.
+        let flags = AtFlags::STATX_DONT_SYNC;
+        let seen = rustix::fs::statx(CWD, &self.directory, flags, StatxFlags::TYPE).ok()?;
+        Some((seen.stx_dev_major, seen.stx_dev_minor))
+    }
+
+    /// Whether unmounting the directory would end this mount, and not one that is over it.
+    fn is_uppermost(&self) -> bool {
+        self.seen() == self.device
     }
 
     /// Waits until it is no longer mounted, and nothing here uses the data set any more.
@@ -82,7 +108,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.is_mounted() {
+        if self.is_mounted() && self.is_uppermost() {
             // Those who use it go on; if the host refuses, it stays.
             let _ = device::unmount_with(&self.directory, Unmount::Detach);
         }

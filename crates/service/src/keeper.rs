@@ -30,6 +30,7 @@ use machine::Patience;
 use rt::Mutex;
 
 use crate::held::{Access, Held};
+use crate::mounting::MountTable;
 use crate::open::{OpenPool, Opened, check_access};
 use crate::pools::Pools;
 
@@ -43,6 +44,7 @@ pub struct Keeper {
     pools: Pools,
     held: Arc<Held>,
     slots: Mutex<BTreeMap<String, Slot>>,
+    mounts: MountTable,
 }
 
 enum Slot {
@@ -93,6 +95,7 @@ impl Keeper {
             pools,
             held: Arc::default(),
             slots: Mutex::default(),
+            mounts: MountTable::default(),
         })
     }
 
@@ -189,6 +192,8 @@ impl Keeper {
     /// `Busy` while others do.
     pub(crate) fn open_alone(self: &Arc<Keeper>, pools: &Pools, name: &str) -> Result<OpenPool> {
         let open = patience(pools, LEAVE_WAIT_NS).wait_for(&format!("pool '{name}'"), || {
+            // Mounts that were ended from outside use it no longer.
+            self.mounts.forget_ended();
             let mut slots = self.slots.lock();
             if let Some(Slot::Taken | Slot::Open { users: 1.., .. }) = slots.get(name) {
                 return Err("pool is busy".to_owned());
@@ -219,11 +224,17 @@ impl Keeper {
         Ok(is_free.then(|| self.use_of(name, true)))
     }
 
-    /// Syncs and closes all pools, as soon as no session uses them.
+    /// The mounted data sets.
+    pub(crate) fn mounts(&self) -> &MountTable {
+        &self.mounts
+    }
+
+    /// Unmounts all data sets, syncs and closes all pools, as soon as no session uses them.
     ///
     /// # Errors
     /// The last error; the other pools are closed nevertheless.
     pub fn close(self: &Arc<Keeper>) -> Result<()> {
+        self.mounts.close();
         let mut outcome = Ok(());
         for name in self.names() {
             let pools = self.pools.clone().kept_by(Arc::clone(self));

@@ -9,8 +9,57 @@ use phys::ObjsetType;
 
 use crate::open::OpenPool;
 
+/// `ZFS_CANMOUNT_OFF`
+const CANMOUNT_OFF: u64 = 0;
 /// `ZFS_CANMOUNT_ON`
 const CANMOUNT_ON: u64 = 1;
+
+/// What the property `mountpoint` of a data set means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mountpoint {
+    /// It has none.
+    None,
+    /// It is mounted by mount(8).
+    Legacy,
+    /// This directory, below the pool's `altroot`.
+    At(String),
+}
+
+/// What the properties of a file system say of mounting it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountSettings {
+    /// `mountpoint`
+    pub mountpoint: Mountpoint,
+    /// Whether that is set for this data set itself, and not inherited or the default.
+    pub is_own: bool,
+    /// `canmount=on`: it is mounted along with its pool.
+    pub is_automatic: bool,
+    /// `canmount=off`
+    pub is_never: bool,
+    /// `overlay`
+    pub overlays: bool,
+}
+
+impl MountSettings {
+    /// Where it is mounted if it is; `None` if it cannot be.
+    #[must_use]
+    pub fn directory(&self) -> Option<&str> {
+        match &self.mountpoint {
+            Mountpoint::At(path) if !self.is_never => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The value of `mountpoint`.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match &self.mountpoint {
+            Mountpoint::None => "none",
+            Mountpoint::Legacy => "legacy",
+            Mountpoint::At(path) => path,
+        }
+    }
+}
 
 impl OpenPool {
     /// Path and name of every file system that is mounted along with its pool.
@@ -22,38 +71,60 @@ impl OpenPool {
         let mut found = Vec::new();
         let mut names = vec![dsl.name()];
         while let Some(name) = names.pop() {
-            if let Some(path) = mountpoint(dsl, &name, self.altroot())? {
-                found.push((path, name.clone()));
+            let settings = settings(dsl, &name, self.altroot())?;
+            let automatic = settings.filter(|settings| settings.is_automatic);
+            if let Some(path) = automatic.as_ref().and_then(MountSettings::directory) {
+                found.push((path.to_owned(), name.clone()));
             }
             names.extend(dsl.children(&name)?);
         }
         found.sort();
         Ok(found)
     }
+
+    /// What is said of mounting a data set; `None` for what is not a file system.
+    ///
+    /// # Errors
+    /// `NotFound`; errors of reading it.
+    pub fn mount_settings(&self, name: &str) -> Result<Option<MountSettings>> {
+        settings(self.parts().dsl(), name, self.altroot())
+    }
 }
 
-/// The mountpoint of a dataset; `None` if it is not mounted.
-fn mountpoint(dsl: &DslPool, name: &str, altroot: Option<&str>) -> Result<Option<String>> {
+fn settings(dsl: &DslPool, name: &str, altroot: Option<&str>) -> Result<Option<MountSettings>> {
     let dataset = dsl.dataset(name)?;
-    let canmount = dsl.prop(&dataset, "canmount")?;
-    let canmount = canmount.and_then(|prop| prop.value.as_number());
-    if canmount.unwrap_or(CANMOUNT_ON) != CANMOUNT_ON
-        || dataset.objset()?.type_() != ObjsetType::Zfs
-    {
+    if dataset.is_snapshot() || dataset.objset()?.type_() != ObjsetType::Zfs {
         return Ok(None);
     }
-    let Some(prop) = dsl.prop(&dataset, "mountpoint")? else {
-        return Ok(Some(place(altroot, "/", name)));
+    let number = |name: &str| -> Result<u64> {
+        let prop = dsl.prop(&dataset, name)?;
+        Ok(prop.and_then(|prop| prop.value.as_number()).unwrap_or(1))
     };
-    let path = prop.value.as_text().unwrap_or("none");
-    if !path.starts_with('/') {
-        return Ok(None); // none, legacy
-    }
-    let below = match &prop.source {
-        PropSource::Inherited(from) => name.strip_prefix(from.as_str()).unwrap_or_default(),
-        PropSource::Local | PropSource::Received => "",
+    let canmount = number("canmount")?;
+    let (mountpoint, is_own) = match dsl.prop(&dataset, "mountpoint")? {
+        None => (Mountpoint::At(place(altroot, "/", name)), false),
+        Some(prop) => {
+            let (below, is_own) = match &prop.source {
+                PropSource::Inherited(from) => {
+                    (name.strip_prefix(from.as_str()).unwrap_or_default(), false)
+                }
+                PropSource::Local | PropSource::Received => ("", true),
+            };
+            let mountpoint = match prop.value.as_text() {
+                Some("legacy") => Mountpoint::Legacy,
+                Some(path) if path.starts_with('/') => Mountpoint::At(place(altroot, path, below)),
+                _ => Mountpoint::None,
+            };
+            (mountpoint, is_own)
+        }
     };
-    Ok(Some(place(altroot, path, below)))
+    Ok(Some(MountSettings {
+        mountpoint,
+        is_own,
+        is_automatic: canmount == CANMOUNT_ON,
+        is_never: canmount == CANMOUNT_OFF,
+        overlays: number("overlay")? != 0,
+    }))
 }
 
 /// The mountpoint of a dataset that is at `below` (empty: itself) relative to one whose `mountpoint` is an

@@ -360,7 +360,10 @@ fn run_in(
         if is_quiet {
             caller::caller().be_quiet();
         }
-        crate::run_for_client(&words)
+        let code = crate::run_for_client(&words);
+        // This thread lives on for a moment; a folder in which it is could not be unmounted by the next command.
+        let _ = std::env::set_current_dir("/");
+        code
     };
     match scene.run(&caller, act) {
         Some(code) => vec![b'c', code],

@@ -18,6 +18,7 @@ use spa::FeatureState;
 use super::fail::{Fail, Outcome, words};
 use super::set::{Stored, Typed, check, split_assignments};
 use super::target::{exists, find, open};
+use crate::mounting::{self, How};
 
 /// Fills the objset of a new file system; its root directory belongs to the current user.
 fn init_filesystem(pool: &OpenPool) -> ObjsetInit {
@@ -69,6 +70,9 @@ pub(super) fn make_ancestors(pool: &OpenPool, name: &str) -> Outcome {
             Ok(_) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 make(pool, ancestor, Stored::new())?;
+                if pool.pools().can_mount() {
+                    mounting::mount(pool, ancestor, &How::default())?;
+                }
             }
             Err(e) => return Err(Fail::of(format!("cannot create '{ancestor}'"), &e)),
         }
@@ -165,7 +169,11 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
     if ancestors {
         make_ancestors(&pool, name)?;
     }
-    make(&pool, name, props)
+    make(&pool, name, props)?;
+    if !parsed.has('u') {
+        mounting::mount_new(&pool, name);
+    }
+    Ok(())
 }
 
 fn announce(name: &str, props: &Typed, ancestors: bool, dry: bool, parseable: bool) {
@@ -227,5 +235,7 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
         datasets.clone_snapshot(name, origin, props)?;
         set_limits(datasets, name, limits)
     });
-    made.map_err(|e| Fail::of(&what, &e))
+    made.map_err(|e| Fail::of(&what, &e))?;
+    mounting::mount_new(&pool, name);
+    Ok(())
 }

@@ -16,6 +16,7 @@ use service::Session;
 
 use super::fail::{Fail, Outcome, words};
 use super::target::{Target, find, open, open_if_there};
+use crate::mounting;
 use crate::progress::progress;
 
 /// The parsed options.
@@ -137,13 +138,23 @@ fn remove(target: &Target) -> Outcome {
 fn remove_head(target: &Target) -> Outcome {
     let name = target.name.as_str();
     let what = format!("cannot destroy '{name}'");
+    mounting::unmount(&target.pool, name)?;
+    let made = match target.pool.pools().can_mount() {
+        true => mounting::made_directory(&target.pool, name),
+        false => None,
+    };
     let destroyed = target
         .pool
         .change_datasets(|datasets| datasets.destroy(name));
     destroyed.map_err(|e| match e.kind() {
         ErrorKind::NotEmpty => Fail::failed(format!("{what}: filesystem has children")),
         _ => Fail::of(what, &e),
-    })
+    })?;
+    if let Some(directory) = made {
+        // It may be gone, or have something in it.
+        let _ = std::fs::remove_dir(directory);
+    }
+    Ok(())
 }
 
 /// Destroys snapshots of one pool in one txg: all or none.

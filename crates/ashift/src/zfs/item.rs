@@ -9,7 +9,7 @@
 //! OpenZFS lib/libzfs/libzfs_dataset.c (`zfs_prop_get`, `get_numeric_property`).
 
 use phys::PropValue;
-use service::place;
+use service::{MountedDataset, place};
 use std::collections::BTreeMap;
 
 use admin::listing::{Item, Prop};
@@ -64,6 +64,7 @@ struct Reader<'a> {
     target: &'a Target,
     stats: DatasetStats,
     set: BTreeMap<String, dsl::Prop>,
+    mounted: Option<MountedDataset>,
 }
 
 impl<'a> Reader<'a> {
@@ -72,7 +73,13 @@ impl<'a> Reader<'a> {
             .dataset()
             .expect("a bookmark has no properties that are set");
         let (stats, set) = (target.datasets().stats(ds)?, target.datasets().props(ds)?);
-        Ok(Reader { target, stats, set })
+        let mounted = target.pool.mount_of(ds);
+        Ok(Reader {
+            target,
+            stats,
+            set,
+            mounted,
+        })
     }
 
     fn all(&self, wanted: Wanted<'_>) -> Result<Vec<Prop>> {
@@ -136,10 +143,23 @@ impl<'a> Reader<'a> {
         let fits = |value: &PropValue| {
             value.as_text().is_some() == matches!(desc.kind, admin::prop::Kind::Text(_))
         };
-        match found.map(|prop| (prop.value.clone(), source(&prop.source))) {
+        let prop = match found.map(|prop| (prop.value.clone(), source(&prop.source))) {
             Some((value, source)) if fits(&value) => Prop::new(desc.name, value, source),
             _ => Prop::new(desc.name, desc.default_value(), Source::Default),
+        };
+        match self.given(desc.name) {
+            // What the mount has instead.
+            Some(value) if value != prop.value => Prop::new(desc.name, value, Source::Temporary),
+            _ => prop,
         }
+    }
+
+    /// What the mount of the dataset was given instead of a property.
+    #[doc(alias = "get_numeric_property")]
+    fn given(&self, name: &str) -> Option<PropValue> {
+        let given = &self.mounted.as_ref()?.given;
+        let value = given.get(name).filter(|_| name != "xattr")?;
+        Some(PropValue::Number(u64::from(*value)))
     }
 
     /// A quota or reservation in effect.
@@ -211,7 +231,7 @@ impl<'a> Reader<'a> {
             "guid" => stats.guid.0,
             "compressratio" => stats.compressratio,
             "refcompressratio" => stats.refcompressratio,
-            "mounted" => 0,
+            "mounted" => u64::from(self.mounted.is_some()),
             "usedbysnapshots" => stats.usedbysnapshots,
             "usedbydataset" => stats.usedbydataset,
             "usedbychildren" => stats.usedbychildren,

@@ -5,12 +5,14 @@
 //! its command line to the history of the pools it changed, and closes them, which syncs. Names, options
 //! and texts are those of OpenZFS; usage errors go to stderr with exit code 2, any other failure gives 1.
 //!
-//! Nothing is mounted here: `mountpoint`, `canmount` and similar properties are stored for systems that
-//! mount. Files are accessed with `ashift ls`, `cp` and so on as `POOL/DATASET:/path`.
+//! Where a process holds the pools, file systems are mounted where `mountpoint` says, and commands move these mounts
+//! (`crate::mounting`). Without one nothing is mounted; files are accessed with `ashift ls`, `cp` and so on as
+//! `POOL/DATASET:/path`.
 //!
 //! ```text
 //! session  open pools        target  names -> datasets      item   datasets -> properties
 //! list get holds             what is printed
+//! mount                      what is mounted
 //! create snapshot destroy rename rollback set hold          what is changed
 //! ```
 //!
@@ -25,6 +27,7 @@ mod get;
 mod hold;
 mod item;
 mod list;
+mod mount;
 mod rename;
 mod rollback;
 mod set;
@@ -64,6 +67,8 @@ const PROGRAM: Program = Program {
             changes("hold", "rt", hold::hold),
             command("holds", "rHp", &[], hold::holds),
             changes("release", "r", hold::release),
+            command("mount", ":ajRlvo:Of", JSON, mount::mount),
+            command("unmount", "afu", &[], mount::unmount),
             command("version", "j", JSON, |_, args| version(Tool::Zfs, args)),
         ],
     },
@@ -92,14 +97,6 @@ fn wrong_options(command: &str, error: &OptError) -> Option<Fail> {
     is_size.then(|| Fail::usage("missing size argument"))
 }
 
-fn refusal(name: &str, args: &[String]) -> String {
-    if !["mount", "unmount"].contains(&name) {
-        return format!("zfs {name}: not supported yet");
-    }
-    let last = args.iter().rfind(|arg| !arg.starts_with('-'));
-    let dataset = last.map_or("POOL/DATASET", String::as_str);
-    format!(
-        "cannot {name}: this program mounts nothing; the files are reached with 'ashift ls \
-         {dataset}:/path', 'ashift cp' and so on"
-    )
+fn refusal(name: &str, _: &[String]) -> String {
+    format!("zfs {name}: not supported yet")
 }

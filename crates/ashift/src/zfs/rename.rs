@@ -3,16 +3,18 @@
 //! Source: OpenZFS lib/libzfs/libzfs_dataset.c (`zfs_rename`, `zfs_promote`).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use admin::getopt::Parsed;
 use admin::name::{NameKind, check_name, dataset_of, parent_of, pool_of};
 use admin::prop::Types;
 use base::ErrorKind;
-use service::{DatasetsWriter, Session};
+use service::{DatasetsWriter, Mountpoint, OpenPool, Session};
 
 use super::create::{make_ancestors, place};
 use super::fail::{Fail, Outcome};
 use super::target::{Target, exists, find, open};
+use crate::mounting::{Change, Moved};
 
 /// `zfs rename`.
 pub(super) fn rename(session: &Session, parsed: &Parsed) -> Outcome {
@@ -43,7 +45,7 @@ pub(super) fn rename(session: &Session, parsed: &Parsed) -> Outcome {
     if source.types == Types::SNAPSHOT {
         rename_snapshot(&source, new, recursive)
     } else {
-        rename_head(session, &source, new, ancestors)
+        rename_head(session, &source, new, (ancestors, parsed.has('u')))
     }
 }
 
@@ -76,7 +78,12 @@ fn rename_snapshot(source: &Target, new: &str, recursive: bool) -> Outcome {
     })
 }
 
-fn rename_head(session: &Session, source: &Target, new: &str, ancestors: bool) -> Outcome {
+fn rename_head(
+    session: &Session,
+    source: &Target,
+    new: &str,
+    (ancestors, stays_mounted): (bool, bool),
+) -> Outcome {
     let old = source.name.as_str();
     if old == new {
         return Ok(());
@@ -107,13 +114,34 @@ fn rename_head(session: &Session, source: &Target, new: &str, ancestors: bool) -
     if ancestors {
         make_ancestors(&pool, new)?;
     }
+    let mut moved = match stays_mounted {
+        true => None,
+        false => move_mounts(&pool, old).map_err(|e| Fail::of(&what, &e))?,
+    };
+    if let Some(moved) = &mut moved {
+        moved.take_down()?;
+    }
     let renamed = pool.change_datasets(|datasets| datasets.rename(old, new));
+    if let Some(moved) = &mut moved {
+        if renamed.is_ok() {
+            moved.rename(old, new);
+        }
+        moved.put_back();
+    }
     renamed.map_err(|e| match e.kind() {
         ErrorKind::NameTooLong => Fail::failed(format!(
             "{what}: the name of a dataset below it would be too long, or too deep"
         )),
         _ => Fail::of(&what, &e),
     })
+}
+
+/// The mounts that move when a head gets another name; none if it is not mounted by itself.
+fn move_mounts(pool: &Arc<OpenPool>, name: &str) -> base::Result<Option<Moved>> {
+    let settings = pool.mount_settings(name)?;
+    let is_at = settings.is_some_and(|settings| matches!(settings.mountpoint, Mountpoint::At(_)));
+    let moved = is_at.then(|| Moved::of(pool, name, Change::Name));
+    moved.transpose()
 }
 
 /// `zfs promote`.

@@ -10,6 +10,7 @@ use service::Session;
 use super::destroy::dependents;
 use super::fail::{Fail, Outcome};
 use super::target::{Target, What, head_of, open};
+use crate::mounting::{self, Aside};
 
 /// `zfs rollback`.
 pub(super) fn rollback(session: &Session, parsed: &Parsed) -> Outcome {
@@ -45,16 +46,20 @@ pub(super) fn rollback(session: &Session, parsed: &Parsed) -> Outcome {
         ));
     }
     for target in needed.iter().chain(&newer) {
+        mounting::unmount(&target.pool, &target.name)?;
         remove(target).map_err(|e| Fail::of(format!("cannot destroy '{}'", target.name), &e))?;
     }
-    head.pool
-        .change_datasets(|datasets| datasets.rollback(&head.name, name))
-        .map_err(|e| match e.kind() {
-            ErrorKind::Exists => {
-                Fail::failed(format!("{what}: more recent snapshots or bookmarks exist"))
-            }
-            _ => Fail::of(format!("cannot rollback '{}'", head.name), &e),
-        })
+    let aside = Aside::set(&head.pool, &head.name)?;
+    let done = head
+        .pool
+        .change_datasets(|datasets| datasets.rollback(&head.name, name));
+    aside.back();
+    done.map_err(|e| match e.kind() {
+        ErrorKind::Exists => {
+            Fail::failed(format!("{what}: more recent snapshots or bookmarks exist"))
+        }
+        _ => Fail::of(format!("cannot rollback '{}'", head.name), &e),
+    })
 }
 
 fn in_the_way(what: &str, why: &str, flag: &str, targets: &[Target]) -> Fail {

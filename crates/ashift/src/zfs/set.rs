@@ -17,6 +17,7 @@ use spa::{FeatureState, Spa};
 
 use super::fail::{Fail, Outcome, for_each, words};
 use super::target::{Target, open};
+use crate::mounting::{self, Change, Moved};
 
 /// Properties as typed: name and value.
 pub(super) type Typed = Vec<(String, String)>;
@@ -170,14 +171,15 @@ pub(super) fn set(session: &Session, parsed: &Parsed) -> Outcome {
     })?;
     for_each(names, |name| {
         let target = open(session, name, Types::DATASET)?;
-        set_one(&target, &typed).map_err(|fail| match fail {
+        set_one(&target, &typed, parsed.has('u')).map_err(|fail| match fail {
             Fail::Failed(text) => Fail::Exits(NOT_SET, text),
+            Fail::Said(_) => Fail::Said(NOT_SET),
             other => other,
         })
     })
 }
 
-fn set_one(target: &Target, typed: &Typed) -> Outcome {
+fn set_one(target: &Target, typed: &Typed, stays_mounted: bool) -> Outcome {
     let what = format!("cannot set property for '{}'", target.name);
     let mut context = DatasetContext::existing(target.types);
     context.max_blocksize = base::SPA_MAXBLOCKSIZE;
@@ -188,7 +190,42 @@ fn set_one(target: &Target, typed: &Typed) -> Outcome {
     let changes = stored
         .into_iter()
         .map(|(name, value)| (name, PropChange::Set(value)));
-    change(target, &changes.collect::<Vec<_>>(), &what)
+    let changes: Vec<_> = changes.collect();
+    match stays_mounted {
+        true => change(target, &changes, &what),
+        false => change_mounted(target, &changes, &what),
+    }
+}
+
+/// Changes properties, and moves mounts along.
+fn change_mounted(target: &Target, changes: &[(String, PropChange)], what: &str) -> Outcome {
+    if target.types != Types::FILESYSTEM {
+        return change(target, changes, what);
+    }
+    let (pool, name) = (&target.pool, target.name.as_str());
+    let mut all = Vec::new();
+    for (property, value) in changes {
+        let moves = match (property.as_str(), value) {
+            ("mountpoint", _) => Change::Mountpoint,
+            ("canmount", PropChange::Set(PropValue::Number(0)))
+                if mounting::find(pool, name).is_some() =>
+            {
+                Change::Canmount
+            }
+            _ => continue,
+        };
+        let moved = Moved::of(pool, name, moves);
+        let mut moved = moved.map_err(|e| Fail::of(what, &e))?;
+        moved.take_down()?;
+        all.push(moved);
+    }
+    let outcome = change(target, changes, what);
+    all.iter_mut().for_each(Moved::put_back);
+    outcome?;
+    for (property, _) in changes {
+        mounting::refresh(pool.pools(), name, property)?;
+    }
+    Ok(())
 }
 
 /// `zfs inherit`.
@@ -230,7 +267,7 @@ pub(super) fn inherit(session: &Session, parsed: &Parsed) -> Outcome {
                 // Only systems with security labels may change it.
                 return Err(Fail::failed(format!("{what}: permission denied")));
             }
-            change(target, &[(property.clone(), action.clone())], &what)
+            change_mounted(target, &[(property.clone(), action.clone())], &what)
         })
     })
 }

@@ -28,6 +28,7 @@ use super::devices::{Device, Purpose, objection};
 use super::props::pool_change;
 use super::{Fail, Outcome, refuse_options};
 use crate::failure::SAME_DEVICE;
+use crate::mounting::{self, How};
 
 /// `zpool create`. With `-n`, everything is checked, and nothing is made.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
@@ -58,6 +59,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         return Err(already_exists(pool));
     }
     check_sizes(pool, (&tops, &aux))?;
+    check_mountpoint(session, pool, altroot.as_deref(), &wanted)?;
     if args.has('n') {
         print!("{}", vdev_spec::layout(pool, &spec, &shown_name));
         return Ok(());
@@ -65,7 +67,33 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let tops: Result<Vec<_>, Fail> = tops.iter().map(|top| top.try_map(pool_device)).collect();
     let aux = aux.try_map(pool_device)?;
     session.create(pool, &tops?, &aux, altroot, wanted)?;
+    if session.pools().can_mount() {
+        let open = session.open_as_imported(pool)?;
+        mounting::mount(&open, pool, &How::default())?;
+    }
     Ok(())
+}
+
+/// Checks the directory in which the root of a new pool would be mounted.
+fn check_mountpoint(
+    session: &Session,
+    pool: &str,
+    altroot: Option<&str>,
+    wanted: &NewPool,
+) -> Outcome {
+    let given = wanted
+        .fs_props
+        .iter()
+        .find(|(name, _)| name == "mountpoint");
+    let directory = match given.and_then(|(_, value)| value.as_text()) {
+        Some(path) if path.starts_with('/') => service::place(altroot, path, ""),
+        Some(_) => return Ok(()),
+        None => service::place(altroot, "/", pool),
+    };
+    match session.pools().can_mount() {
+        true => mounting::check_directory(&directory),
+        false => Ok(()),
+    }
 }
 
 /// Checks that each property of `-o` and `-O` exists and is given once.

@@ -23,10 +23,13 @@ use vdev::import::FoundPool;
 use super::props::pool_change;
 use super::{Fail, Outcome, refuse_options, rewind};
 use crate::caller::{Stream, caller};
+use crate::mounting;
 
 /// The parsed options.
 struct Request {
     wants_destroyed: bool,
+    /// `-N`: nothing of it is mounted.
+    stays_unmounted: bool,
     import: Import,
 }
 
@@ -141,6 +144,7 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
     }
     Ok(Some(Request {
         wants_destroyed: args.has('D'),
+        stays_unmounted: args.has('N'),
         import,
     }))
 }
@@ -372,10 +376,13 @@ fn import(session: &Session, found: FoundPool, name: &str, request: &Request) ->
         .rewind
         .is_some_and(|rewind| rewind.is_dry_run);
     match session.import(found, name, &request.import) {
-        Ok(None) => Ok(()),
+        Ok(None) => mount(session, name, request),
         Ok(Some(rewound)) => {
             print!("{}", rewind::exclaim(name, is_dry_run, &rewound));
-            Fail::exit(u8::from(is_dry_run))
+            match is_dry_run {
+                true => Fail::exit(1),
+                false => mount(session, name, request),
+            }
         }
         // A dry run says what success would be like, or nothing.
         Err(failure) if is_dry_run && matches!(failure.reason, Reason::Error(_)) => Fail::exit(1),
@@ -396,6 +403,18 @@ fn import(session: &Session, found: FoundPool, name: &str, request: &Request) ->
             Err(failure.into())
         }
     }
+}
+
+/// Mounts what is mounted along with a pool that was imported. If that fails, the pool is imported nevertheless.
+fn mount(session: &Session, pool: &str, request: &Request) -> Outcome {
+    if request.stays_unmounted || !session.pools().can_mount() {
+        return Ok(());
+    }
+    let open = session.open_as_imported(pool)?;
+    if !mounting::mount_pool(&open)? {
+        eprintln!("Import was successful, but unable to mount some datasets");
+    }
+    Ok(())
 }
 
 #[doc(alias = "print_vdev_tree")]

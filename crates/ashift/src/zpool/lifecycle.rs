@@ -13,7 +13,7 @@ use vdev::{PoolState, label};
 use super::devices::Device;
 use super::list::{pool_names, repeated_code};
 use super::{Fail, Outcome, change_error};
-use crate::failure;
+use crate::{failure, mounting};
 
 /// The exit code of `labelclear` for a device without a label: -1.
 const NO_LABEL: u8 = 255;
@@ -33,6 +33,11 @@ pub(super) fn destroy(session: &Session, args: &Parsed) -> Outcome {
              destroy a dataset"
         )));
     }
+    if let Err(fail) = mounting::unmount_pool(session.pools(), pool) {
+        let said = fail.say("");
+        eprintln!("could not destroy '{pool}': could not unmount datasets");
+        return Err(said);
+    }
     session.destroy(pool)?;
     Ok(())
 }
@@ -47,6 +52,11 @@ pub(super) fn export(session: &Session, args: &Parsed) -> Outcome {
     };
     let mut code = 0;
     for pool in pools {
+        if let Err(fail) = mounting::unmount_pool(session.pools(), &pool) {
+            let _ = fail.say("");
+            code = 1;
+            continue;
+        }
         if let Err(failure) = session.export(&pool, args.has('f')) {
             eprintln!("{}", failure::text(&failure));
             code = 1;

@@ -19,6 +19,7 @@ use super::devices::Device;
 use super::list::styles;
 use super::props::pool_change;
 use super::{Fail, Outcome, change_error, refuse_options};
+use crate::mounting;
 
 /// The classes with their headings, in the order in which they are shown.
 const CLASSES: [(AllocClass, &str); 2] = [
@@ -96,7 +97,17 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     };
     session
         .split(&pool, &split)
-        .map_err(|error| failed(&error_text(&error)))
+        .map_err(|error| failed(&error_text(&error)))?;
+    if is_imported && session.pools().can_mount() {
+        let open = session.open_as_imported(new)?;
+        if !mounting::mount_pool(&open)? {
+            eprintln!(
+                "Split was successful, but some datasets could not be mounted\nTry doing 'zpool import' with a \
+                 different altroot"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// What is set in the new pool, and its alternate root.

@@ -197,7 +197,7 @@ fn a_command_ends_with_its_client() {
         bench.run("zpool export tank").0 == 0
     });
     bench.assert_clean("tank");
-    bench.ok("zpool import -d {dir} tank");
+    bench.ok("zpool import -N -d {dir} tank");
     let mut lasting = piped(&bench, "zpool iostat 1");
     let mut line = String::new();
     BufReader::new(lasting.stdout.as_mut().unwrap())
@@ -245,7 +245,7 @@ fn what_takes_long_goes_on_after_the_command() {
     assert!(sizes().1 < 5 << 20, "{:?}", sizes());
     bench.ok("zpool initialize -w tank");
     bench.ok("zpool export tank");
-    bench.ok("zpool import -d {dir} tank");
+    bench.ok("zpool import -N -d {dir} tank");
     assert!(is_open(&bench, "tank"), "an imported pool is held as well");
     bench.ok("zpool export tank");
     bench.assert_clean("tank");

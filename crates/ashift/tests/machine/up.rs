@@ -89,8 +89,18 @@ fn assert_clean(bench: &Bench) {
 fn a_machine_that_is_up_keeps_its_caches_warm_and_its_clock() {
     let bench = with_pool();
     assert!(bench.ok("machine status").starts_with("down, clock at "));
+    assert!(
+        bench
+            .fails("zfs mount tank")
+            .contains("'ashift ls tank:/path'")
+    );
     let holder = up(&bench);
     assert!(bench.ok("machine status").starts_with("up (process "));
+    assert!(
+        bench
+            .fails("zfs mount tank")
+            .contains("'ashift ls tank:/path'")
+    );
     assert_eq!(
         bench.fails("machine up"),
         format!(

@@ -5,5 +5,6 @@ mod bench;
 
 mod beside;
 mod files;
+mod held;
 mod programs;
 mod tree;

@@ -40,11 +40,17 @@ fn file(kind: &str, list: &List) -> PathBuf {
     folder(kind).join(format!("{}.txt", list.name))
 }
 
+/// Whether this host lets the tests mount; sections that hold pools are left out where it does not.
+fn can_mount() -> bool {
+    Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root()
+}
+
 /// Runs all sections of all lists, on one thread per processor.
 fn run_all(lists: &[List]) -> BTreeMap<(&str, &Command), Said> {
     let sections: Vec<(&List, &Section)> = lists
         .iter()
         .flat_map(|list| list.sections.iter().map(move |section| (list, section)))
+        .filter(|(_, section)| can_mount() || !section.commands.iter().any(|c| c.line == "hold"))
         .collect();
     let next = Mutex::new(sections.iter());
     let said = Mutex::new(BTreeMap::new());
@@ -103,12 +109,10 @@ fn compare<'r>(
     let mut names = Vec::new();
     for command in list.commands() {
         let name = command.to_string();
-        match real.get(&name) {
-            Some(real) => {
-                let lines = difference(real, &here[&(list.name.as_str(), command)]);
-                comparison.compare(&name, &lines);
-            }
-            None => {
+        match (real.get(&name), here.get(&(list.name.as_str(), command))) {
+            (Some(real), Some(here)) => comparison.compare(&name, &difference(real, here)),
+            (Some(_), None) => eprintln!("SKIPPED: mounting needs /dev/fuse and root: {name}"),
+            (None, _) => {
                 let text = format!("not recorded, see PARITY_RECORD: {name}");
                 comparison.complaints.push(text);
             }

@@ -1,7 +1,8 @@
 //! Runs command lines one after the other, here or in the guest, and keeps the output of each.
 //!
 //! The same shell script runs on both sides. Only the prelude differs: where the tools are, and how a file gets
-//! into a dataset (`put DATASET /PATH`, from stdin) or gets another owner (`own DATASET /PATH UID:GID`).
+//! into a dataset (`put DATASET /PATH`, from stdin) or gets another owner (`own DATASET /PATH UID:GID`), and that
+//! pools are to stay open (`hold`), as they do above a kernel module.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
@@ -38,12 +39,14 @@ $1" </dev/null >>"$T/out" 2>>"$T/err"
 /// The helper commands, using this program.
 const OUR_PRELUDE: &str = r#"put() { cat >"$T/in"; ashift cp "$T/in" "$1:$2"; }
 own() { ashift chown "$3" "$1:$2"; }
+hold() { ashift serve --background; }
 "#;
 
 /// The helper commands, for mounted datasets.
 const REAL_PRELUDE: &str = r#"at() { zfs get -H -o value mountpoint "$1"; }
 put() { cat >"$(at "$1")$2"; rc=$?; zpool sync "${1%%/*}"; return $rc; }
 own() { chown "$3" "$(at "$1")$2"; zpool sync "${1%%/*}"; }
+hold() { :; }
 "#;
 
 /// What the guest needs before the first command: users, and the folders that the tools write to.
@@ -129,6 +132,12 @@ pub(crate) fn run_here(section: &Section) -> Vec<Said> {
         .status()
         .expect("sh starts");
     assert!(status.success() || status.code().is_some(), "{status}");
+    // A section may have made pools stay open, with `hold` or by mounting.
+    let ended = Process::new(env!("CARGO_BIN_EXE_ashift"))
+        .args(["serve", "--stop"])
+        .env("ASHIFT_STATE", at.join("state"))
+        .output();
+    ended.expect("it starts");
     let places = Places {
         images: format!("{}/images", at.display()),
         state: format!("{}/state", at.display()),
