@@ -3,13 +3,14 @@
 use super::bench::Bench;
 use super::step::{Kind, Step};
 use super::{
-    checkpoints, cuts, datasets, devices, expansion, faults, files, full, growth, identity, plain,
-    removal, scans, spares, suspension, sweeps,
+    checkpoints, cloning, cuts, datasets, devices, expansion, faults, files, full, growth,
+    identity, plain, removal, scans, spares, suspension, sweeps,
 };
 
 /// Every kind of step, by the module that does it.
-pub(super) const KINDS: [&[Kind]; 16] = [
+pub(super) const KINDS: [&[Kind]; 17] = [
     files::KINDS,
+    cloning::KINDS,
     datasets::KINDS,
     plain::KINDS,
     scans::KINDS,

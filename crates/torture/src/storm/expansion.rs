@@ -14,7 +14,7 @@ const NOT_NOW: &[ErrorKind] = &[ErrorKind::Exists, ErrorKind::Busy, ErrorKind::N
 
 pub(super) const KINDS: &[Kind] = &[
     Kind::new("widen", 20, Bench::widen),
-    // Waits until no RAID-Z is being expanded.
+    // Waits until no RAID-Z is being expanded; begins to if none is.
     Kind::new("finish-widening", 6, Bench::finish_widening),
 ];
 
@@ -35,9 +35,12 @@ impl Bench {
         self.has_worked("widen", begun, NOT_NOW)
     }
 
-    fn finish_widening(&mut self, _: &Step) -> bool {
+    fn finish_widening(&mut self, step: &Step) -> bool {
         // It pauses while a device is missing.
-        if self.ailing.is_some() || self.spa().parts().tree().expanding().is_none() {
+        if self.ailing.is_some() {
+            return false;
+        }
+        if self.spa().parts().tree().expanding().is_none() && !self.widen(step) {
             return false;
         }
         let waited = self.spa().wait_expansion(&mut |_, _| true);

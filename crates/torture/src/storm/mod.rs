@@ -23,6 +23,7 @@ mod act;
 mod bench;
 mod between;
 mod checkpoints;
+mod cloning;
 mod cuts;
 mod datasets;
 mod devices;

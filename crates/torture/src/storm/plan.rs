@@ -34,7 +34,7 @@ pub fn plan(seed: u64, hours: f64) -> Script {
 const DRAID_RESERVE_MIB: u64 = 32;
 
 fn any_pool(dice: &mut Dice) -> PoolSpec {
-    let (layout, devices) = match dice.below(14) {
+    let (layout, devices) = match dice.below(16) {
         0 => (Layout::Stripe, 1),
         1 => (Layout::Stripe, 2),
         2 => (Layout::Mirror, 3),
@@ -44,7 +44,8 @@ fn any_pool(dice: &mut Dice) -> PoolSpec {
         6 => (Layout::Draid(1, 2, 0), 5),
         7 => (Layout::Draid(2, 3, 0), 7),
         8 => (Layout::Raidz(3), 5),
-        9 => (Layout::Draid(1, 2, 1), 5),
+        9 | 11 => (Layout::Raidz(1), 4),
+        12 => (Layout::Draid(1, 2, 1), 5),
         10 => (Layout::Draid(2, 3, 1), 7),
         _ => (Layout::Mirror, 2),
     };

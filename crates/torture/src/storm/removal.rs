@@ -26,8 +26,8 @@ pub(super) const KINDS: &[Kind] = &[
     // A vdev of any class, or a cache.
     Kind::new("add", 14, Bench::add),
     Kind::new("remove", 30, Bench::remove),
+    // Both of these begin one first if none runs; the latter waits until no vdev is being removed.
     Kind::new("cancel-remove", 8, Bench::cancel_remove),
-    // Waits until no vdev is being removed.
     Kind::new("finish-remove", 8, Bench::finish_remove),
 ];
 
@@ -78,24 +78,35 @@ impl Bench {
             && let Some((cache, _)) = spa.caches().first()
         {
             let gone = spa.remove_cache(cache.guid());
-            return self.has_worked("remove a cache", gone, &[ErrorKind::NoSpace]);
+            return self.has_worked("remove a cache", gone, NOT_NOW);
         }
         if self.ailing.is_some() || removed.count() >= REMOVED_MAX {
             return false;
+        }
+        // The last one stays.
+        if present.len() == 1 && !present[0].kind().has_parity() {
+            let another = self.spec_of(AllocClass::Normal);
+            let added = spa.add(&[another], &AuxSpec::default(), self.sectors(), true);
+            if !self.has_worked("add", added, NOT_NOW) {
+                return false;
+            }
         }
         let top = present[(step.pick % present.len() as u64) as usize];
         let begun = spa.remove(top.guid());
         self.has_worked("remove", begun, NOT_NOW)
     }
 
-    fn cancel_remove(&mut self, _: &Step) -> bool {
+    fn cancel_remove(&mut self, step: &Step) -> bool {
+        if !self.spa().is_removing() && !self.remove(step) {
+            return false;
+        }
         // The removal may end meanwhile.
         let given_up = self.spa().cancel_remove();
         self.has_worked("cancel-remove", given_up, &[ErrorKind::NotFound])
     }
 
-    fn finish_remove(&mut self, _: &Step) -> bool {
-        if !self.spa().is_removing() {
+    fn finish_remove(&mut self, step: &Step) -> bool {
+        if !self.spa().is_removing() && !self.remove(step) {
             return false;
         }
         let waited = self.spa().wait_removal(&mut |_| true);
