@@ -48,8 +48,15 @@ impl Bench {
         (self.spec.ashift as u32, AutoAshift::default())
     }
 
+    /// The devices in the tree, but for distributed spares, which are made of others.
+    pub(super) fn devices(&self) -> Vec<Arc<Vdev>> {
+        let mut devices = self.spa().parts().tree().devices();
+        devices.retain(|vdev| self.disks.named(&vdev.name()).is_some());
+        devices
+    }
+
     fn any_device(&self, pick: u64) -> Arc<Vdev> {
-        let devices = self.spa().parts().tree().devices();
+        let devices = self.devices();
         devices[(pick % devices.len() as u64) as usize].clone()
     }
 

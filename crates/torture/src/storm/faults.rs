@@ -80,6 +80,7 @@ impl Bench {
         if self.has_checkpoint() || is_behind || self.is_moving() && !is_absence {
             return None;
         }
+        let devices = self.devices();
         let vdev = &devices[(pick % devices.len() as u64) as usize];
         let (_, top) = tree.find_device(vdev.guid()).expect("it is in the tree");
         (top.kind().has_parity() || top.kind() == VdevKind::Mirror).then(|| vdev.clone())
