@@ -455,14 +455,14 @@ fn sim_a_raidz_is_expanded_twice_while_it_is_open() {
         let spa = create(SINGLE, &disks, pool::settings());
         for new in &disks[SINGLE.children..] {
             widen(&spa, new).unwrap();
-            steps(&spa, &mut world, &mut dice, 10);
+            steps(&spa, &mut world, &mut dice, 3);
             wait(&spa).unwrap();
         }
         world.compare(spa.parts().dsl()).unwrap();
         spa.export().unwrap();
         drop(spa);
         let spa = pool::open(&disks, false).unwrap();
-        steps(&spa, &mut world, &mut dice, 10);
+        steps(&spa, &mut world, &mut dice, 3);
         pool::assert_clean(&spa);
         check_filler(&spa).unwrap();
         spa.export().unwrap();

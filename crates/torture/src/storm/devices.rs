@@ -61,7 +61,7 @@ impl Bench {
     }
 
     fn attach(&mut self, step: &Step, how: Attach) -> bool {
-        if self.ailing.is_some() {
+        if self.ailing.is_some() || !self.disks.have_room_for(1) {
             return false;
         }
         let beside = self.any_device(step.pick);

@@ -12,6 +12,8 @@ use ram::Memory;
 
 use super::script::{Mistake, PoolSpec};
 
+/// The most bytes of all devices of a pool: all of them are in memory, most twice.
+const BYTES_MAX: u64 = 1 << 30;
 /// Bytes at the end of a device that hold its labels, and perhaps unused space before them.
 const LABEL_END_SIZE: u64 = 1 << 20;
 
@@ -106,6 +108,16 @@ impl Disks {
     /// The size of all together.
     pub(super) fn bytes(&self) -> u64 {
         self.all.iter().map(|disk| disk.bytes).sum()
+    }
+
+    /// Whether there is room for so many more devices, each of the size of the largest.
+    pub(super) fn have_room_for(&self, count: u64) -> bool {
+        self.bytes() + count * self.largest_bytes() <= BYTES_MAX
+    }
+
+    /// Whether each may get so many bytes larger.
+    pub(super) fn may_grow(&self, bytes: u64) -> bool {
+        self.bytes() + bytes * self.all.len() as u64 <= BYTES_MAX
     }
 
     /// The size of the largest.

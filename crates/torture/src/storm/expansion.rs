@@ -26,7 +26,10 @@ impl Bench {
             return false;
         };
         let top = &tops[at as usize];
-        if top.children().len() >= CHILDREN_MAX || self.ailing.is_some() {
+        if top.children().len() >= CHILDREN_MAX
+            || self.ailing.is_some()
+            || !self.disks.have_room_for(1)
+        {
             return false;
         }
         let new = self.new_device();

@@ -6,9 +6,6 @@ use phys::PropValue;
 use super::bench::Bench;
 use super::step::{Kind, Step};
 
-/// The most bytes of a device.
-const BYTES_MAX: u64 = 320 << 20;
-
 pub(super) const KINDS: &[Kind] = &[
     // All devices grow while the pool is exported; `autoexpand`, or `zpool online -e`.
     Kind::new("grow", 8, Bench::grow),
@@ -16,7 +13,7 @@ pub(super) const KINDS: &[Kind] = &[
 
 impl Bench {
     fn grow(&mut self, step: &Step) -> bool {
-        if self.ailing.is_some() || self.disks.largest_bytes() >= BYTES_MAX {
+        if self.ailing.is_some() || !self.disks.may_grow(step.amount << 20) {
             return false;
         }
         let on = PropValue::Number(step.seed % 2);

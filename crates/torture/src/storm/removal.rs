@@ -35,7 +35,11 @@ impl Bench {
     fn add(&mut self, step: &Step) -> bool {
         let tops = self.spa().parts().tree().tops();
         let count = tops.iter().filter(|top| top.kind().is_concrete()).count();
-        if count >= TOPS_MAX || tops.len() - count >= REMOVED_MAX || self.ailing.is_some() {
+        if count >= TOPS_MAX
+            || tops.len() - count >= REMOVED_MAX
+            || self.ailing.is_some()
+            || !self.disks.have_room_for(self.width())
+        {
             return false;
         }
         let mut dice = Dice::new(step.seed);
@@ -50,6 +54,15 @@ impl Bench {
         let (spa, sectors) = (self.spa().clone(), self.sectors());
         let added = spa.add(&specs, &aux, sectors, true);
         self.has_worked("add", added, NOT_NOW)
+    }
+
+    /// The most devices that an added vdev has.
+    fn width(&self) -> u64 {
+        match self.spec.layout {
+            Layout::Stripe | Layout::Classes => 1,
+            Layout::Mirror | Layout::Draid(..) => 2,
+            Layout::Raidz(parity) => parity + 2,
+        }
     }
 
     /// A vdev as redundant as the others, if it can be.
@@ -84,7 +97,10 @@ impl Bench {
             return false;
         }
         // The last one stays.
-        if present.len() == 1 && !present[0].kind().has_parity() {
+        if present.len() == 1
+            && !present[0].kind().has_parity()
+            && self.disks.have_room_for(self.width())
+        {
             let another = self.spec_of(AllocClass::Normal);
             let added = spa.add(&[another], &AuxSpec::default(), self.sectors(), true);
             if !self.has_worked("add", added, NOT_NOW) {

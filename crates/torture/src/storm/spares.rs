@@ -44,7 +44,10 @@ impl Bench {
     }
 
     fn add_spare(&mut self, _: &Step) -> bool {
-        if self.spa().spares().len() >= SPARES_MAX || self.ailing.is_some() {
+        if self.spa().spares().len() >= SPARES_MAX
+            || self.ailing.is_some()
+            || !self.disks.have_room_for(1)
+        {
             return false;
         }
         let aux = AuxSpec {
