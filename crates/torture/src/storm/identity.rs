@@ -9,8 +9,8 @@ use super::step::{Kind, Step};
 use crate::filesystems::Session;
 use crate::pool;
 
-/// Why that may not be now: there is a checkpoint, another change is going on, a device is not online, not all vdevs are
-/// mirrors, or there is no space.
+/// Why that may not be now: there is a checkpoint, another change is going on, a device is not online, not all
+/// vdevs are mirrors, or there is no space.
 const NOT_NOW: &[ErrorKind] = &[
     ErrorKind::Exists,
     ErrorKind::Busy,

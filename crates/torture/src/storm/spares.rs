@@ -1,4 +1,5 @@
-//! Hot spares, also those that are distributed over a dRAID: taken by themselves for devices that are gone, and given back.
+//! Hot spares, also those that are distributed over a dRAID: taken by themselves for devices that are gone, and
+//! given back.
 
 use std::sync::Arc;
 
