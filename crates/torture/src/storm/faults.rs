@@ -75,7 +75,7 @@ impl Bench {
             let found = devices.iter().find(|vdev| vdev.name() == *name).cloned();
             return found.filter(|_| !self.is_moving());
         }
-        let is_behind = devices.iter().any(|vdev| vdev.leaf().has_dtl()) || spa.is_rebuilding();
+        let is_behind = self.is_behind();
         let is_absence = matches!(ailment, Ailment::Offline | Ailment::Lost);
         if self.has_checkpoint() || is_behind || self.is_moving() && !is_absence {
             return None;
@@ -84,6 +84,18 @@ impl Bench {
         let vdev = &devices[(pick % devices.len() as u64) as usize];
         let (_, top) = tree.find_device(vdev.guid()).expect("it is in the tree");
         (top.kind().has_parity() || top.kind() == VdevKind::Mirror).then(|| vdev.clone())
+    }
+
+    /// Whether no device ails or lacks anything. When the others die, a device that lacks something is what is left to
+    /// read from: that a checksum is wrong there does not suspend the pool, as it should. So storms suspend only pools
+    /// that are whole.
+    pub(super) fn is_whole(&self) -> bool {
+        self.ailing.is_none() && !self.is_behind()
+    }
+
+    fn is_behind(&self) -> bool {
+        let devices = self.spa().parts().tree().devices();
+        devices.iter().any(|vdev| vdev.leaf().has_dtl()) || self.spa().is_rebuilding()
     }
 
     /// Whether blocks are copied to other places.
