@@ -222,10 +222,9 @@ impl Inner {
         // Under the allocator's lock: nothing that is not in these ranges was written.
         let hold = |occupied| (occupied, self.tree.begin_reflow(vdev));
         let held = self.space.with_occupied(vdev, metaslab, hold)?;
-        let (occupied, reflow): (RangeTree, Reflow<'_>) = held.ok_or_else(|| {
-            let what = format!("{vdev} has no metaslab {metaslab}, but is expanded there");
-            Error::corrupt(what)
-        })?;
+        // Nothing is in what the vdev has grown by since the pool was opened, as by an expansion before this one.
+        let (occupied, reflow): (RangeTree, Reflow<'_>) =
+            held.unwrap_or_else(|| (RangeTree::default(), self.tree.begin_reflow(vdev)));
         let limit = reflow.limit(offset).min(offset + self.reflow_max_bytes);
         let slice = next_slice(&occupied, offset, (metaslab + 1) << ms_shift, limit);
         for range in &slice.ranges {

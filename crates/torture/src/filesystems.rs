@@ -38,6 +38,8 @@ pub struct Head {
 pub struct Filesystems {
     /// Heads by full name.
     pub heads: BTreeMap<String, Head>,
+    /// What the checkpoint keeps, if there is one.
+    pub(crate) kept: Option<Arc<Filesystems>>,
     /// Makes names unique: none is used twice.
     next: u64,
 }
@@ -354,6 +356,7 @@ impl Filesystems {
     /// Returns to an earlier state; names used since then are not used again.
     pub(crate) fn return_to(&mut self, earlier: &Filesystems) {
         self.heads = earlier.heads.clone();
+        self.kept = earlier.kept.clone();
     }
 
     /// Closes all files: those without a name are gone.

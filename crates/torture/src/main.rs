@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use torture::storm::{Act, Failure, Report, Script, plan, reduce, run_and_verify};
+use torture::storm::{Act, Count, Failure, Report, Script, plan, reduce, run_and_verify};
 
 const USAGE: &str = "\
 usage: torture storm [--seed N] [--hours H] [--minutes M] [--script FILE] [--runs R]
@@ -169,7 +169,7 @@ fn hours(ns: u64) -> f64 {
 struct Totals {
     runs: u64,
     simulated_ns: u64,
-    counts: std::collections::BTreeMap<Act, u64>,
+    counts: std::collections::BTreeMap<Act, Count>,
 }
 
 impl Totals {
@@ -177,17 +177,19 @@ impl Totals {
         self.runs += 1;
         self.simulated_ns += report.simulated_ns;
         for (act, count) in &report.counts {
-            *self.counts.entry(*act).or_default() += count;
+            let sum = self.counts.entry(*act).or_default();
+            sum.drawn += count.drawn;
+            sum.done += count.done;
         }
     }
 
     fn print(&self) {
         let counts = self.counts.iter();
         let counts: Vec<String> = counts
-            .map(|(act, count)| format!("{} {count}", act.word()))
+            .map(|(act, Count { drawn, done })| format!("{} {done}/{drawn}", act.word()))
             .collect();
         println!(
-            "storm: {} runs, {:.1} simulated hours: {}",
+            "storm: {} runs, {:.1} simulated hours; done of drawn: {}",
             self.runs,
             hours(self.simulated_ns),
             counts.join(", ")

@@ -108,7 +108,11 @@ pub fn create_without_fast_dedup(
     )
 }
 
-fn create_of(
+/// Makes a pool with these features.
+///
+/// # Errors
+/// Those of [`Spa::create`].
+pub(crate) fn create_of(
     name: &str,
     layout: Layout,
     ashift: u32,
@@ -220,7 +224,19 @@ pub fn open_with(devices: &[Arc<dyn Provider>], readonly: bool, settings: Settin
 /// # Errors
 /// Those of [`open`]; `NotFound` when there is no checkpoint.
 pub fn rewind(devices: &[Arc<dyn Provider>], readonly: bool) -> Result<Spa> {
-    let options = options(devices, readonly, settings())?;
+    rewind_with(devices, readonly, settings())
+}
+
+/// Like [`rewind`], with other settings.
+///
+/// # Errors
+/// Those of [`rewind`].
+pub(crate) fn rewind_with(
+    devices: &[Arc<dyn Provider>],
+    readonly: bool,
+    settings: Settings,
+) -> Result<Spa> {
+    let options = options(devices, readonly, settings)?;
     Spa::import(ImportOptions {
         rewinds: true,
         ..options

@@ -445,6 +445,32 @@ fn sim_children_are_replaced_during_and_after_an_expansion() {
     }
 }
 
+/// What the first expansion adds is not in the allocator before the pool is opened again; the second goes over it.
+#[test]
+fn sim_a_raidz_is_expanded_twice_while_it_is_open() {
+    rt::simulate(78, || {
+        let disk = |n| Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES)) as _;
+        let disks: Vec<Arc<dyn Provider>> = (0..SINGLE.children + 2).map(disk).collect();
+        let (mut dice, mut world) = (Dice::new(78), World::default());
+        let spa = create(SINGLE, &disks, pool::settings());
+        for new in &disks[SINGLE.children..] {
+            widen(&spa, new).unwrap();
+            steps(&spa, &mut world, &mut dice, 3);
+            wait(&spa).unwrap();
+        }
+        world.compare(spa.parts().dsl()).unwrap();
+        spa.export().unwrap();
+        drop(spa);
+        let spa = pool::open(&disks, false).unwrap();
+        steps(&spa, &mut world, &mut dice, 3);
+        pool::assert_clean(&spa);
+        check_filler(&spa).unwrap();
+        spa.export().unwrap();
+        drop(spa);
+        pool::verify_with_zdb(&disks, "tank");
+    });
+}
+
 /// What OpenZFS has begun goes on here.
 #[test]
 fn an_expansion_that_openzfs_began_ends_here() {

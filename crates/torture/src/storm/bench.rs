@@ -1,8 +1,10 @@
 //! One pool of a run: its devices, what it must hold, and which part of that is known to be on disk.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::{ErrorKind, Result};
+use phys::feature;
 use spa::{ScanSettings, Settings, Spa};
 use zpl::NewFilesystem;
 use zpl::mount::init;
@@ -17,6 +19,10 @@ use crate::pool;
 const ARC_BYTES: u64 = 4 << 20;
 /// The most blocks that a scan visits in a txg: few, so that it lasts while other things happen.
 const SCAN_BLOCKS_MAX: u64 = 60;
+/// The most bytes that are moved at once when a RAID-Z is expanded or a device rebuilt, for the same reason.
+const MOVED_BYTES_MAX: u64 = 2 << 20;
+/// The most segments of a discarded checkpoint that a txg frees.
+const DISCARDED_MAX: u64 = 1000;
 /// Bounds on what is kept for power cuts: acknowledged commands, and states of the model.
 const COMMANDS_MAX: u64 = 6000;
 const STATES_MAX: usize = 1500;
@@ -31,8 +37,8 @@ pub(super) struct Bench {
     session: Option<Session>,
     pub(super) world: Filesystems,
     pub(super) past: Past,
-    /// The device that is ailing.
-    pub(super) ailing: Option<usize>,
+    /// The device that is ailing, by its name.
+    pub(super) ailing: Option<String>,
 }
 
 impl Drop for Bench {
@@ -56,13 +62,17 @@ impl Bench {
         let disks = Disks::new(&name, spec, mistake);
         let root = init(NewFilesystem::default(), true);
         let ashift = spec.ashift as u32;
-        let made = pool::create_with(
+        let is_there =
+            |feature: &&feature::Feature| spec.classic == 0 || feature.guid != feature::FAST_DEDUP;
+        let features = feature::kept().filter(is_there).collect();
+        let made = pool::create_of(
             &name,
             spec.layout,
             ashift,
             &disks.providers(),
             root,
             settings(),
+            features,
         );
         let spa = made.unwrap_or_else(|e| panic!("{name} cannot be created: {e}"));
         let world = Filesystems::default();
@@ -77,6 +87,7 @@ impl Bench {
             past,
             ailing: None,
         };
+        bench.watch_spares();
         bench.forget();
         bench
     }
@@ -110,8 +121,22 @@ impl Bench {
     pub(super) fn open(&mut self) {
         assert!(self.session.is_none(), "it is open");
         let opened = pool::open_with(&self.disks.providers(), false, settings());
+        self.go_on_with(opened);
+    }
+
+    /// Opens the pool as its checkpoint keeps it.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub(super) fn open_rewound(&mut self) {
+        let opened = pool::rewind_with(&self.disks.providers(), false, settings());
+        self.go_on_with(opened);
+    }
+
+    fn go_on_with(&mut self, opened: Result<Spa>) {
         let spa = opened.unwrap_or_else(|e| panic!("{} cannot be imported: {e}", self.name));
         self.session = Some(Session::new(spa));
+        self.watch_spares();
     }
 
     /// Unmounts everything and exports the pool.
@@ -126,6 +151,33 @@ impl Bench {
         let exported = session.spa.export();
         exported.unwrap_or_else(|e| panic!("{} cannot be exported: {e}", self.name));
         self.past.all_is_known(self.disks.commands());
+    }
+
+    /// The names of the devices that the pool has.
+    pub(super) fn members(&self) -> BTreeSet<String> {
+        let spa = self.spa();
+        let spares = spa.spares().into_iter().map(|(spare, _)| spare);
+        let caches = spa.caches().into_iter().map(|(cache, _)| cache);
+        let devices = spa.parts().tree().devices().into_iter();
+        let all = devices.chain(spares).chain(caches);
+        all.map(|vdev| vdev.name()).collect()
+    }
+
+    /// Whether a change of the pool's devices worked; it may fail for one of these reasons.
+    ///
+    /// # Panics
+    /// When it fails for another one.
+    pub(super) fn has_worked(
+        &self,
+        what: &str,
+        outcome: Result<()>,
+        reasons: &[ErrorKind],
+    ) -> bool {
+        match outcome {
+            Ok(()) => true,
+            Err(e) if reasons.contains(&e.kind()) => false,
+            Err(e) => panic!("{}: {what}: {:?}: {e}", self.name, e.kind()),
+        }
     }
 
     /// Waits until everything is on disk.
@@ -176,7 +228,8 @@ impl Bench {
         self.past.log((now, now), head, None);
     }
 
-    fn log_all(&mut self) {
+    /// The same for all of them.
+    pub(super) fn log_all(&mut self) {
         let heads: Vec<String> = self.world.heads.keys().cloned().collect();
         heads.iter().for_each(|head| self.log(head));
     }
@@ -194,6 +247,7 @@ impl Bench {
     /// Syncs; from now on no power cut will be earlier than this moment.
     pub(super) fn forget(&mut self) {
         self.sync();
+        self.disks.keep(&self.members());
         self.disks.forget();
         self.past = Past::new(self.disks.commands(), &self.world);
     }
@@ -214,24 +268,12 @@ impl Bench {
         clones.next().map(|(name, _)| name.clone())
     }
 
-    /// Compares everything with the model, and runs the checker.
-    ///
-    /// # Panics
-    /// With what is wrong.
-    pub(super) fn check(&mut self) {
-        self.wait_scan();
-        let (world, session) = self.both();
-        world.compare(session);
-        self.sync();
-        self.assert_clean();
-    }
-
     /// Runs the checker; an ailing device may have bad copies.
     ///
     /// # Panics
     /// With what it finds.
     pub(super) fn assert_clean(&self) {
-        match self.ailing {
+        match &self.ailing {
             Some(_) => pool::assert_nothing_lost(self.spa()),
             None => pool::assert_clean(self.spa()),
         }
@@ -239,13 +281,16 @@ impl Bench {
 }
 
 /// How the pools are run.
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings {
         arc_bytes: ARC_BYTES,
         scan: ScanSettings {
             blocks_max: SCAN_BLOCKS_MAX,
             ..ScanSettings::default()
         },
+        discard_entries_max: DISCARDED_MAX,
+        reflow_max_bytes: MOVED_BYTES_MAX,
+        rebuild_max_bytes: MOVED_BYTES_MAX,
         ..pool::settings()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::bench::Bench;
 use super::past::Past;
-use super::step::Step;
+use super::step::{Kind, Step};
 use super::{between, past};
 use crate::Dice;
 use crate::filesystems::Filesystems;
@@ -13,8 +13,14 @@ use crate::memfs::MemFs;
 /// One time in three, a cut is among this many of the last commands.
 const LATELY: u64 = 60;
 
-/// The file systems that were found, with the names of their snapshots.
-type Found = BTreeMap<String, (Vec<String>, MemFs)>;
+pub(super) const KINDS: &[Kind] = &[Kind::new("cut", 36, Bench::cut)];
+
+/// What was found.
+struct Found {
+    /// The file systems, with the names of their snapshots.
+    heads: BTreeMap<String, (Vec<String>, MemFs)>,
+    has_checkpoint: bool,
+}
 
 impl Bench {
     /// The power fails after some command since the beginning of the past; the pool is imported, and its intent
@@ -52,23 +58,30 @@ impl Bench {
         let names = dsl.descendants(&name);
         let mut names = names.unwrap_or_else(|e| panic!("{name}: {e}"));
         names.retain(|head| *head != name);
-        let mut found = Found::new();
+        let mut heads = BTreeMap::new();
         for head in names {
             let snapshots = dsl.dataset(&head).and_then(|ds| dsl.snapshots(&ds));
             let snapshots = snapshots.unwrap_or_else(|e| panic!("{head}: {e}"));
             let files = MemFs::read(session.mount(&head));
             let files = files.unwrap_or_else(|e| panic!("{head}: {e}"));
             let snapshots = snapshots.into_iter().map(|(snap, _)| snap).collect();
-            found.insert(head, (snapshots, files));
+            heads.insert(head, (snapshots, files));
         }
-        found
+        // One that is being discarded does not count.
+        let checkpoint = session.spa.checkpoint();
+        let checkpoint = checkpoint.unwrap_or_else(|e| panic!("{name}: checkpoint: {e}"));
+        let has_checkpoint = checkpoint.is_some_and(|it| it.start_secs.is_some());
+        Found {
+            heads,
+            has_checkpoint,
+        }
     }
 
     /// Makes what was found the state of the model from now on.
     fn go_on_from(&mut self, state: usize, found: Found) {
         self.world.return_to(self.past.model(state));
         self.world.forget_holds();
-        for (name, (_, files)) in found {
+        for (name, (_, files)) in found.heads {
             self.head_mut(&name).fs = files;
         }
         let (world, session) = self.both();
@@ -103,7 +116,7 @@ impl Past {
     fn explains(&self, state: usize, last: usize, found: &Found, n: u64) -> Result<(), String> {
         let model = self.model(state);
         check_names(model, found)?;
-        for (name, (_, files)) in found {
+        for (name, (_, files)) in &found.heads {
             // The operation after this state may be on disk in part.
             let logged = self.logged_until(name, n).map_or(0, |until| until + 1);
             let until = last.min(logged.max(state + 1));
@@ -124,7 +137,7 @@ impl Past {
         let (head, since) = (&logged.head, logged.state);
         let window = self.window(head, since..=last);
         // The file system may have been destroyed or renamed since.
-        let (Some((_, files)), Some(id)) = (found.get(head), logged.file) else {
+        let (Some((_, files)), Some(id)) = (found.heads.get(head), logged.file) else {
             return Ok(());
         };
         if window.len() <= last - since {
@@ -141,7 +154,11 @@ fn check_names(model: &Filesystems, found: &Found) -> Result<(), String> {
         (name.clone(), snapshots.collect::<Vec<_>>())
     });
     let expected: BTreeMap<_, _> = expected.collect();
+    if model.kept.is_some() != found.has_checkpoint {
+        return Err(format!("has a checkpoint: {}", found.has_checkpoint));
+    }
     let there = found
+        .heads
         .iter()
         .map(|(name, (snaps, _))| (name.clone(), snaps.clone()));
     let there: BTreeMap<_, _> = there.collect();

@@ -1,5 +1,6 @@
 //! The devices of a pool: RAM disks that can lose power, have latency, and fail on request.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,60 +12,88 @@ use ram::Memory;
 
 use super::script::{Mistake, PoolSpec};
 
+/// The most bytes of all devices of a pool: all of them are in memory, most twice.
+const BYTES_MAX: u64 = 1 << 30;
 /// Bytes at the end of a device that hold its labels, and perhaps unused space before them.
 const LABEL_END_SIZE: u64 = 1 << 20;
 
 /// One device.
 pub(super) struct Disk {
+    /// Its name: the path by which the pool knows it.
+    pub(super) name: String,
+    bytes: u64,
     /// What it keeps when the power fails.
     cut: Arc<PowerCut>,
     /// What the pool sees.
     pub(super) fault: Arc<FaultInjector>,
 }
 
-/// All devices of a pool; they lose power at the same moment.
+impl Disk {
+    /// The range that may be damaged: everything but its labels.
+    pub(super) fn data(&self) -> Range<u64> {
+        LABEL_START_SIZE..self.bytes - LABEL_END_SIZE
+    }
+}
+
+/// All devices that a pool has or had; they lose power at the same moment.
 pub(super) struct Disks {
+    pool: String,
     spec: PoolSpec,
     mistake: Option<Mistake>,
     supply: Arc<PowerSupply>,
     all: Vec<Disk>,
+    /// How many there have been.
+    count: u64,
 }
 
 impl Disks {
     pub(super) fn new(pool: &str, spec: PoolSpec, mistake: Option<Mistake>) -> Disks {
-        let supply = PowerSupply::new();
-        let disk = |n| {
-            let sector = 1 << spec.ashift.min(12);
-            let name = format!("/{pool}-disk{n}");
-            Arc::new(PowerCut::fed_by(&supply, name, spec.mib << 20, sector))
-        };
-        let cuts = (0..spec.devices).map(disk).collect();
         let mut disks = Disks {
+            pool: pool.to_owned(),
             spec,
             mistake,
-            supply: supply.clone(),
+            supply: PowerSupply::new(),
             all: Vec::new(),
+            count: 0,
         };
-        disks.take(cuts);
+        for _ in 0..spec.devices {
+            disks.insert(spec.mib << 20);
+        }
         disks
     }
 
-    fn take(&mut self, cuts: Vec<Arc<PowerCut>>) {
-        let disk = |cut: Arc<PowerCut>| {
-            let mut provider: Arc<dyn Provider> = cut.clone();
-            if self.mistake == Some(Mistake::LostWrites) {
-                provider = Arc::new(Forgetful(provider));
-            }
-            if self.spec.latency_us > 0 {
-                let range_ns = 1000..1000 * self.spec.latency_us + 1001;
-                provider = Arc::new(Delay::new(provider, range_ns, self.supply.commands()));
-            }
-            Disk {
-                cut,
-                fault: Arc::new(FaultInjector::new(provider)),
-            }
-        };
-        self.all = cuts.into_iter().map(disk).collect();
+    /// One more, which is empty.
+    pub(super) fn insert(&mut self, bytes: u64) -> Arc<dyn Provider> {
+        let name = format!("/{}-disk{}", self.pool, self.count);
+        self.count += 1;
+        let sector = 1 << self.spec.ashift.min(12);
+        let cut = PowerCut::fed_by(&self.supply, name.clone(), bytes, sector);
+        let disk = self.disk(name, bytes, Arc::new(cut));
+        let provider = disk.fault.clone();
+        self.all.push(disk);
+        provider
+    }
+
+    fn disk(&self, name: String, bytes: u64, cut: Arc<PowerCut>) -> Disk {
+        let mut provider: Arc<dyn Provider> = cut.clone();
+        if self.mistake == Some(Mistake::LostWrites) {
+            provider = Arc::new(Forgetful(provider));
+        }
+        if self.spec.latency_us > 0 {
+            let range_ns = 1000..1000 * self.spec.latency_us + 1001;
+            provider = Arc::new(Delay::new(provider, range_ns, self.supply.commands()));
+        }
+        Disk {
+            name,
+            bytes,
+            cut,
+            fault: Arc::new(FaultInjector::new(provider)),
+        }
+    }
+
+    /// The device of this name.
+    pub(super) fn named(&self, name: &str) -> Option<&Disk> {
+        self.all.iter().find(|disk| disk.name == name)
     }
 
     pub(super) fn providers(&self) -> Vec<Arc<dyn Provider>> {
@@ -74,6 +103,31 @@ impl Disks {
 
     pub(super) fn all(&self) -> &[Disk] {
         &self.all
+    }
+
+    /// The size of all together.
+    pub(super) fn bytes(&self) -> u64 {
+        self.all.iter().map(|disk| disk.bytes).sum()
+    }
+
+    /// Whether there is room for so many more devices, each of the size of the largest.
+    pub(super) fn have_room_for(&self, count: u64) -> bool {
+        self.bytes() + count * self.largest_bytes() <= BYTES_MAX
+    }
+
+    /// Whether each may get so many bytes larger.
+    pub(super) fn may_grow(&self, bytes: u64) -> bool {
+        self.bytes() + bytes * self.all.len() as u64 <= BYTES_MAX
+    }
+
+    /// The size of the largest.
+    pub(super) fn largest_bytes(&self) -> u64 {
+        self.all.iter().map(|disk| disk.bytes).max().unwrap_or(0)
+    }
+
+    /// Drops the devices with other names: the pool has them no more.
+    pub(super) fn keep(&mut self, names: &BTreeSet<String>) {
+        self.all.retain(|disk| names.contains(&disk.name));
     }
 
     /// The number of commands acknowledged so far.
@@ -94,14 +148,24 @@ impl Disks {
     /// The power fails after the n-th command and comes back. Lost devices respond again, with the content they
     /// had.
     pub(super) fn cut(&mut self, n_commands: u64, seed: u64) {
-        let restarted = |disk: &Disk| Arc::new(disk.cut.restarted_after(n_commands, seed));
-        let cuts = self.all.iter().map(restarted).collect();
-        self.take(cuts);
+        self.exchange(|disk| (disk.bytes, disk.cut.restarted_after(n_commands, seed)));
     }
 
-    /// The range of a device that may be damaged: everything but its labels.
-    pub(super) fn data(&self) -> Range<u64> {
-        LABEL_START_SIZE..(self.spec.mib << 20) - LABEL_END_SIZE
+    /// Each device gets so many bytes larger. No power cut can be earlier than this moment.
+    pub(super) fn grow(&mut self, bytes: u64) {
+        self.exchange(|disk| {
+            let bytes = disk.bytes + bytes;
+            (bytes, disk.cut.grown_to(bytes))
+        });
+    }
+
+    fn exchange(&mut self, new: impl Fn(&Disk) -> (u64, PowerCut)) {
+        let all = std::mem::take(&mut self.all);
+        let exchanged = all.into_iter().map(|disk| {
+            let (bytes, cut) = new(&disk);
+            self.disk(disk.name, bytes, Arc::new(cut))
+        });
+        self.all = exchanged.collect();
     }
 
     /// What is on the devices now.

@@ -10,13 +10,13 @@ use zpl::Filesystem;
 
 use super::bench::Bench;
 use super::script::Mistake;
-use super::step::Step;
+use super::step::{Kind, Step};
 use crate::Dice;
 use crate::memfs::MemFs;
 use crate::pair::{Pair, Terms};
 
 /// The most files that are kept in one file system.
-const FILES_MAX: usize = 60;
+pub(super) const FILES_MAX: usize = 60;
 
 /// Errors with which random operations may fail, having changed nothing.
 pub(super) const TOLERATED: &[ErrorKind] = &[ErrorKind::NoSpace, ErrorKind::Quota];
@@ -28,18 +28,23 @@ pub(super) const TOLERATED_WHEN_GIVEN_UP: &[ErrorKind] = &[
     ErrorKind::Io,
 ];
 
+pub(super) const KINDS: &[Kind] = &[
+    // Random operations on the files of one file system.
+    Kind::new("files", 300, Bench::files),
+];
+
 /// An operation that was done.
 pub(super) struct Done {
-    begun: u64,
-    ended: u64,
-    txg: Txg,
-    model: MemFs,
-    fsynced: Option<ObjectId>,
-    refused: Option<ErrorKind>,
+    pub(super) begun: u64,
+    pub(super) ended: u64,
+    pub(super) txg: Txg,
+    pub(super) model: MemFs,
+    pub(super) fsynced: Option<ObjectId>,
+    pub(super) refused: Option<ErrorKind>,
     /// The model as if the refused operation had worked.
-    attempted: Option<MemFs>,
+    pub(super) attempted: Option<MemFs>,
     /// With `sync=always`.
-    is_always: bool,
+    pub(super) is_always: bool,
 }
 
 /// A file system to run operations on, perhaps in another thread.
@@ -95,7 +100,7 @@ fn is_given_up(refused: ErrorKind) -> bool {
 
 impl Bench {
     /// Random operations on the files of one file system.
-    pub(super) fn files(&mut self, step: &Step) -> bool {
+    fn files(&mut self, step: &Step) -> bool {
         let Some(head) = self.head(step.pick) else {
             return false;
         };

@@ -5,19 +5,21 @@ use zpl::Create;
 
 use super::bench::Bench;
 use super::files::TOLERATED;
-use super::step::Step;
+use super::step::{Kind, Step};
 use crate::Dice;
 use crate::memfs::MemFile;
 
 /// Bytes of each file that the pool is filled with.
 const FILE_BYTES: usize = 2 << 20;
 
+pub(super) const KINDS: &[Kind] = &[Kind::new("fill", 5, Bench::fill)];
+
 impl Bench {
     /// Writes until there is no space left, does some more operations, and removes what was written.
     ///
     /// # Panics
     /// When the pool does not get full, or a file cannot be removed from the full pool.
-    pub(super) fn fill(&mut self, step: &Step) -> bool {
+    fn fill(&mut self, step: &Step) -> bool {
         let Some(head) = self.head(step.pick) else {
             return false;
         };
@@ -26,13 +28,13 @@ impl Bench {
         let done = self.work(&head, step.seed, TOLERATED).run(step.amount);
         self.take(&head, done);
         self.check();
-        self.remove(&head, &names);
+        self.unlink_all(&head, &names);
         self.forget();
         true
     }
 
     fn write_until_full(&mut self, head: &str, dice: &mut Dice) -> Vec<String> {
-        let capacity = (self.spec.mib << 20) * self.spec.devices;
+        let capacity = self.disks.bytes();
         let mut names = Vec::new();
         for n in 0..4 * capacity / FILE_BYTES as u64 {
             let name = format!("fill{}-{n}", dice.below(1 << 32));
@@ -84,12 +86,12 @@ impl Bench {
         model.make(model.root(), name.as_bytes(), attr.id, file);
         self.note(begun);
         if written.is_err() {
-            self.remove(head, &[name.to_owned()]);
+            self.unlink_all(head, &[name.to_owned()]);
         }
         written.is_ok()
     }
 
-    fn remove(&mut self, head: &str, names: &[String]) {
+    fn unlink_all(&mut self, head: &str, names: &[String]) {
         for name in names {
             let begun = self.disks.commands();
             let (world, session) = self.both();

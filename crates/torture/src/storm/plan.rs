@@ -2,15 +2,11 @@
 //!
 //! Uses only random numbers: what a step finds is not known before it is carried out.
 
+use super::plain;
 use super::script::{PoolSpec, Script};
 use super::step::{Act, Step};
 use crate::Dice;
 use crate::pool::Layout;
-
-/// The longest idle step, in ms.
-const IDLE_MS_MAX: u64 = 120_000;
-/// The most operations of a step on files.
-const OPERATIONS_MAX: u64 = 40;
 
 /// A script that idles for at least this many simulated hours.
 #[must_use]
@@ -23,9 +19,7 @@ pub fn plan(seed: u64, hours: f64) -> Script {
     let wanted_ms = (hours * 3_600_000.0) as u64;
     while waited_ms < wanted_ms {
         let step = any_step(&mut dice);
-        if step.act == Act::Idle {
-            waited_ms += step.amount;
-        }
+        waited_ms += plain::idle_ms(&step);
         steps.push(step);
     }
     Script {
@@ -40,7 +34,7 @@ pub fn plan(seed: u64, hours: f64) -> Script {
 const DRAID_RESERVE_MIB: u64 = 32;
 
 fn any_pool(dice: &mut Dice) -> PoolSpec {
-    let (layout, devices) = match dice.below(11) {
+    let (layout, devices) = match dice.below(16) {
         0 => (Layout::Stripe, 1),
         1 => (Layout::Stripe, 2),
         2 => (Layout::Mirror, 3),
@@ -49,6 +43,10 @@ fn any_pool(dice: &mut Dice) -> PoolSpec {
         5 => (Layout::Classes, 4),
         6 => (Layout::Draid(1, 2, 0), 5),
         7 => (Layout::Draid(2, 3, 0), 7),
+        8 => (Layout::Raidz(3), 5),
+        9 | 11 => (Layout::Raidz(1), 4),
+        12 => (Layout::Draid(1, 2, 1), 5),
+        10 => (Layout::Draid(2, 3, 1), 7),
         _ => (Layout::Mirror, 2),
     };
     let reserve = match layout {
@@ -61,19 +59,13 @@ fn any_pool(dice: &mut Dice) -> PoolSpec {
         ashift: [9, 12, 12, 13][dice.below(4) as usize],
         mib: 80 + reserve + dice.below(80),
         latency_us: [0, 50, 1000, 20_000][dice.below(4) as usize],
+        classic: u64::from(dice.once_in(3)),
     }
 }
 
 fn any_step(dice: &mut Dice) -> Step {
     let act = Act::drawn(dice.below(1 << 32));
-    let amount = match act {
-        Act::Idle => {
-            let shortened = dice.below(8);
-            1 + dice.below(IDLE_MS_MAX >> shortened)
-        }
-        Act::Clock => 1 + dice.below(400),
-        _ => 1 + dice.below(OPERATIONS_MAX),
-    };
+    let amount = act.amount(dice);
     Step {
         act,
         pool: dice.below(6),

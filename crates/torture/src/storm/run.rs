@@ -11,14 +11,23 @@ use super::bench::Bench;
 use super::script::Script;
 use super::step::Act;
 
+/// How often a kind of step was drawn, and how often it had something to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// All.
+    pub drawn: u64,
+    /// Those with an effect.
+    pub done: u64,
+}
+
 /// The result of a run in which nothing was wrong.
 pub struct Report {
     /// Hash of all times and of everything that reached the disks: the same for the same script.
     pub digest: u64,
     /// How long it took, in simulated nanoseconds.
     pub simulated_ns: u64,
-    /// How many times each act had something to do.
-    pub counts: BTreeMap<Act, u64>,
+    /// How often there was each act.
+    pub counts: BTreeMap<Act, Count>,
     /// The devices of each pool, by its name; all pools are exported.
     pub pools: Vec<(String, Vec<Memory>)>,
 }
@@ -66,13 +75,15 @@ fn carry_out(script: &Script, at: &AtomicUsize) -> Report {
     let mut benches: Vec<Bench> = pools
         .map(|(n, spec)| Bench::new(n, *spec, script.mistake))
         .collect();
-    let mut counts: BTreeMap<Act, u64> = Act::all().map(|act| (act, 0)).collect();
+    let mut counts: BTreeMap<Act, Count> = Act::all().map(|act| (act, Count::default())).collect();
     let mut digest = Digest(script.seed);
     for (n, step) in script.steps.iter().enumerate() {
         at.store(n, Ordering::SeqCst);
         let pool = (step.pool % benches.len() as u64) as usize;
         let is_done = benches[pool].act(step);
-        *counts.entry(step.act).or_default() += u64::from(is_done);
+        let count = counts.entry(step.act).or_default();
+        count.drawn += 1;
+        count.done += u64::from(is_done);
         digest.add_pool(&benches[pool]);
     }
     at.store(script.steps.len(), Ordering::SeqCst);
@@ -90,6 +101,7 @@ fn carry_out(script: &Script, at: &AtomicUsize) -> Report {
 fn finish(mut bench: Bench) -> (String, Vec<Memory>) {
     bench.cure();
     bench.check();
+    bench.forget();
     bench.export();
     (bench.name.clone(), bench.disks.images())
 }

@@ -46,14 +46,8 @@ pub struct PoolSpec {
     pub mib: u64,
     /// The longest that a command takes, in microseconds; 0: no delay.
     pub latency_us: u64,
-}
-
-impl PoolSpec {
-    /// Whether a device may fail.
-    #[must_use]
-    pub(crate) fn is_redundant(&self) -> bool {
-        !matches!(self.layout, Layout::Stripe | Layout::Classes) && self.devices > 1
-    }
+    /// 1: without `fast_dedup`, whose tables have logs; 0: with it.
+    pub classic: u64,
 }
 
 impl fmt::Display for PoolSpec {
@@ -62,7 +56,8 @@ impl fmt::Display for PoolSpec {
             Layout::Stripe => "stripe".to_owned(),
             Layout::Mirror => "mirror".to_owned(),
             Layout::Raidz(parity) => format!("raidz{parity}"),
-            Layout::Draid(parity, data, _) => format!("draid{parity}:{data}d"),
+            Layout::Draid(parity, data, 0) => format!("draid{parity}:{data}d"),
+            Layout::Draid(parity, data, spares) => format!("draid{parity}:{data}d:{spares}s"),
             Layout::Classes => "classes".to_owned(),
         };
         let PoolSpec {
@@ -70,11 +65,13 @@ impl fmt::Display for PoolSpec {
             ashift,
             mib,
             latency_us,
+            classic,
             ..
         } = self;
         write!(
             f,
-            "{layout} devices={devices} ashift={ashift} mib={mib} latency_us={latency_us}"
+            "{layout} devices={devices} ashift={ashift} mib={mib} latency_us={latency_us} \
+             classic={classic}"
         )
     }
 }
@@ -92,11 +89,13 @@ impl FromStr for PoolSpec {
             Some("raidz3") => Layout::Raidz(3),
             Some("draid1:2d") => Layout::Draid(1, 2, 0),
             Some("draid2:3d") => Layout::Draid(2, 3, 0),
+            Some("draid1:2d:1s") => Layout::Draid(1, 2, 1),
+            Some("draid2:3d:1s") => Layout::Draid(2, 3, 1),
             Some("classes") => Layout::Classes,
             other => return Err(format!("there is no layout {other:?}")),
         };
-        let names = ["devices", "ashift", "mib", "latency_us"];
-        let [devices, ashift, mib, latency_us] = numbers(words, names)?;
+        let names = ["devices", "ashift", "mib", "latency_us", "classic"];
+        let [devices, ashift, mib, latency_us, classic] = numbers(words, names)?;
         if !(1..=8).contains(&devices) || !(9..=16).contains(&ashift) || !(64..=4096).contains(&mib)
         {
             return Err(format!("'{text}' is out of bounds"));
@@ -107,6 +106,7 @@ impl FromStr for PoolSpec {
             ashift,
             mib,
             latency_us,
+            classic,
         })
     }
 }

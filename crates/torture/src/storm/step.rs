@@ -1,136 +1,116 @@
 //! One step: what is done, to what, and the seed for everything else.
+//!
+//! # What it is
+//! Each module of steps lists its kinds; [`super::act`] lists the modules. A kind says how often it is drawn, how much
+//! of it, and does it: to the pool, and to the model.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a step does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Act {
-    /// Random operations on the files of one file system.
-    Files,
-    /// Makes a file system.
-    Create,
-    /// Takes a snapshot.
-    Snapshot,
-    /// Clones a snapshot.
-    Clone,
-    /// Destroys some snapshots of a file system.
-    DestroySnapshots,
-    /// Holds a snapshot; who destroys it later has to release it first.
-    Hold,
-    /// Bookmarks a snapshot, or destroys the oldest bookmark when there are many.
-    Bookmark,
-    /// Rolls a file system back to its last snapshot.
-    Rollback,
-    /// Promotes a clone: the first one at or after the pick.
-    Promote,
-    /// Renames a file system.
-    Rename,
-    /// Destroys a file system, if it has no snapshots.
-    Destroy,
-    /// Sets properties of a file system.
-    Props,
-    /// Waits until everything is on disk.
-    Sync,
-    /// Nothing happens for a while.
-    Idle,
-    /// Steps the wall clock forward or back.
-    Clock,
-    /// Exports and imports a pool.
-    Export,
-    /// Begins a scrub, or resumes a paused one.
-    Scrub,
-    /// Pauses a scrub, beginning one first if none runs.
-    PauseScrub,
-    /// Stops a scrub, beginning one first if none runs.
-    StopScrub,
-    /// Waits until no scan runs.
-    FinishScan,
-    /// Takes one side of a mirror offline.
-    Offline,
-    /// One side of a mirror dies in the middle of its writes.
-    Lose,
-    /// Bytes of one side of a mirror rot.
-    Rot,
-    /// Sectors of one side of a mirror cannot be read.
-    Unreadable,
-    /// Sectors of one side of a mirror cannot be written.
-    Unwritable,
-    /// Brings devices back, repairs, resilvers and scrubs.
-    Cure,
-    /// All devices die while files are written: the pool suspends, and `zpool clear` resumes it.
-    Suspend,
-    /// The pool suspends with `failmode=continue`: writes are refused.
-    Refuse,
-    /// The power fails while the pool is suspended.
-    CutSuspended,
-    /// Writes until there is no space left, and removes what was written.
-    Fill,
-    /// The power fails.
-    Cut,
-    /// Compares everything with the model, and runs the checker.
-    Check,
+use super::act;
+use super::bench::Bench;
+use crate::Dice;
+
+/// The most operations of a step on files.
+const OPERATIONS_MAX: u64 = 40;
+
+/// A kind of step.
+pub(super) struct Kind {
+    /// Its word in a script.
+    word: &'static str,
+    /// How often [`super::plan`] draws it, in proportion to the others.
+    weight: u64,
+    /// How much of it is done.
+    amount: fn(&mut Dice) -> u64,
+    /// Does it, to the pool and to the model; returns whether it had an effect. Panics when it fails in a way that it
+    /// may not.
+    act: fn(&mut Bench, &Step) -> bool,
 }
 
-/// Every act, with its word and the weight with which [`super::plan`] draws it.
-const ACTS: [(Act, &str, u64); 32] = [
-    (Act::Files, "files", 300),
-    (Act::Create, "create", 25),
-    (Act::Snapshot, "snapshot", 40),
-    (Act::Clone, "clone", 20),
-    (Act::DestroySnapshots, "destroy-snapshots", 25),
-    (Act::Hold, "hold", 8),
-    (Act::Bookmark, "bookmark", 10),
-    (Act::Rollback, "rollback", 10),
-    (Act::Promote, "promote", 12),
-    (Act::Rename, "rename", 10),
-    (Act::Destroy, "destroy", 10),
-    (Act::Props, "props", 20),
-    (Act::Sync, "sync", 30),
-    (Act::Idle, "idle", 120),
-    (Act::Clock, "clock", 10),
-    (Act::Export, "export", 20),
-    (Act::Scrub, "scrub", 20),
-    (Act::PauseScrub, "pause-scrub", 12),
-    (Act::StopScrub, "stop-scrub", 6),
-    (Act::FinishScan, "finish-scan", 8),
-    (Act::Offline, "offline", 10),
-    (Act::Lose, "lose", 10),
-    (Act::Rot, "rot", 10),
-    (Act::Unreadable, "unreadable", 10),
-    (Act::Unwritable, "unwritable", 8),
-    (Act::Cure, "cure", 36),
-    (Act::Suspend, "suspend", 14),
-    (Act::Refuse, "refuse", 10),
-    (Act::CutSuspended, "cut-suspended", 12),
-    (Act::Fill, "fill", 5),
-    (Act::Cut, "cut", 30),
-    (Act::Check, "check", 12),
-];
+impl Kind {
+    /// A kind whose amount are some operations, if it has any.
+    pub(super) const fn new(
+        word: &'static str,
+        weight: u64,
+        act: fn(&mut Bench, &Step) -> bool,
+    ) -> Kind {
+        Kind {
+            word,
+            weight,
+            amount: |dice| 1 + dice.below(OPERATIONS_MAX),
+            act,
+        }
+    }
+
+    /// The same with other amounts.
+    pub(super) const fn with_amount(self, amount: fn(&mut Dice) -> u64) -> Kind {
+        Kind { amount, ..self }
+    }
+}
+
+/// What a step does: one of the kinds that are listed.
+#[derive(Clone, Copy)]
+pub struct Act(&'static Kind);
 
 impl Act {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Act> {
-        ACTS.iter().map(|(act, ..)| *act)
+        act::KINDS.iter().copied().flatten().map(Act)
     }
 
     /// The act that a random number selects, with the frequency of its weight.
     pub(super) fn drawn(mut number: u64) -> Act {
-        number %= ACTS.iter().map(|(.., weight)| weight).sum::<u64>();
-        for (act, _, weight) in &ACTS {
-            if number < *weight {
-                return *act;
+        number %= Act::all().map(|act| act.0.weight).sum::<u64>();
+        for act in Act::all() {
+            if number < act.0.weight {
+                return act;
             }
-            number -= weight;
+            number -= act.0.weight;
         }
         unreachable!("{number} is below the sum of the weights")
+    }
+
+    /// How much of it is done.
+    pub(super) fn amount(self, dice: &mut Dice) -> u64 {
+        (self.0.amount)(dice)
+    }
+
+    /// Does it; returns whether it had an effect.
+    pub(super) fn act(self, bench: &mut Bench, step: &Step) -> bool {
+        (self.0.act)(bench, step)
     }
 
     /// Its word in a script.
     #[must_use]
     pub fn word(self) -> &'static str {
-        let found = ACTS.iter().find(|(act, ..)| *act == self);
-        found.expect("every act is listed").1
+        self.0.word
+    }
+}
+
+impl fmt::Debug for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl PartialEq for Act {
+    fn eq(&self, other: &Act) -> bool {
+        self.word() == other.word()
+    }
+}
+
+impl Eq for Act {}
+
+impl PartialOrd for Act {
+    fn partial_cmp(&self, other: &Act) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Act {
+    fn cmp(&self, other: &Act) -> Ordering {
+        self.word().cmp(other.word())
     }
 }
 
@@ -172,11 +152,11 @@ impl FromStr for Step {
     fn from_str(line: &str) -> Result<Step, String> {
         let mut words = line.split_whitespace();
         let word = words.next().unwrap_or_default();
-        let act = ACTS.iter().find(|(_, name, _)| *name == word);
-        let (act, ..) = act.ok_or_else(|| format!("there is no step '{word}'"))?;
+        let act = Act::all().find(|act| act.word() == word);
+        let act = act.ok_or_else(|| format!("there is no step '{word}'"))?;
         let [pool, pick, amount, seed] = numbers(words, ["pool", "pick", "amount", "seed"])?;
         Ok(Step {
-            act: *act,
+            act,
             pool,
             pick,
             amount,

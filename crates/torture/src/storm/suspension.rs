@@ -6,7 +6,7 @@ use zpl::Create;
 
 use super::bench::Bench;
 use super::files::{TOLERATED, TOLERATED_WHEN_GIVEN_UP};
-use super::step::{Act, Step};
+use super::step::{Kind, Step};
 use crate::Dice;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -18,17 +18,26 @@ const COMMANDS_LEFT_IDLE_MAX: u64 = 12;
 const WAIT: u64 = 0;
 const CONTINUE: u64 = 1;
 
+pub(super) const KINDS: &[Kind] = &[
+    // All devices die while files are written: the pool suspends, and `zpool clear` resumes it.
+    Kind::new("suspend", 14, |bench, step| bench.suspend(step, false)),
+    // The power fails while the pool is suspended.
+    Kind::new("cut-suspended", 12, |bench, step| bench.suspend(step, true)),
+    // The pool suspends with `failmode=continue`: writes are refused.
+    Kind::new("refuse", 10, Bench::refuse),
+];
+
 impl Bench {
     /// The devices die while files are written. Then either they come back and `zpool clear` resumes the pool,
     /// or the power fails.
-    pub(super) fn suspend(&mut self, step: &Step) -> bool {
-        let Some(head) = self.head(step.pick).filter(|_| self.ailing.is_none()) else {
+    fn suspend(&mut self, step: &Step, is_cut: bool) -> bool {
+        let Some(head) = self.head(step.pick).filter(|_| self.is_whole()) else {
             return false;
         };
         let mut dice = Dice::new(step.seed);
-        let tolerated = match step.act {
-            Act::CutSuspended => TOLERATED_WHEN_GIVEN_UP,
-            _ => TOLERATED,
+        let tolerated = match is_cut {
+            true => TOLERATED_WHEN_GIVEN_UP,
+            false => TOLERATED,
         };
         let work = self.work(&head, step.seed, tolerated);
         let spa = self.spa().clone();
@@ -45,7 +54,7 @@ impl Bench {
             rt::sleep_ns(dice.below(1000) * SECOND_NS);
             assert!(!thread.is_finished(), "{}: it went on", self.name);
         }
-        if was_suspended && step.act == Act::CutSuspended {
+        if was_suspended && is_cut {
             self.spa().parts().groups().abandon();
             let done = thread.join();
             self.take(&head, done);
@@ -55,12 +64,12 @@ impl Bench {
         let done = thread.join();
         self.take(&head, done);
         self.catch_up();
-        was_suspended && step.act == Act::Suspend
+        was_suspended && !is_cut
     }
 
     /// The same with `failmode=continue`: nothing waits, nothing is changed.
-    pub(super) fn refuse(&mut self, step: &Step) -> bool {
-        let Some(head) = self.head(step.pick).filter(|_| self.ailing.is_none()) else {
+    fn refuse(&mut self, step: &Step) -> bool {
+        let Some(head) = self.head(step.pick).filter(|_| self.is_whole()) else {
             return false;
         };
         self.set_failmode(CONTINUE);
