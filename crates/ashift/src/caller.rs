@@ -236,7 +236,11 @@ pub(crate) fn wait_for(stream: &impl AsFd) {
 pub(crate) fn put(stream: Stream, text: fmt::Arguments<'_>) {
     let caller = caller();
     caller.end_if_asked();
-    let outcome = caller.stream(stream).write_fmt(text);
+    let outcome = match stream {
+        Stream::Out => caller.stream(stream).write_fmt(text),
+        // In one piece, as both ends of a pipe may report an error at once.
+        Stream::Err => caller.stream(stream).write_all(text.to_string().as_bytes()),
+    };
     caller.check(stream, outcome);
 }
 

@@ -323,7 +323,11 @@ fn usage_and_names() {
     assert_eq!(bench.run("zpool nosuch").0, 2);
     assert_eq!(bench.run("zpool create -h").0, 2);
     assert_eq!(bench.run("zpool create --help").0, 0);
-    bench.fails("zpool prefetch", 1, "'zpool prefetch' is not supported yet");
+    let (code, _, err) = bench.run("zpool prefetch -t zap tank");
+    assert!(
+        code == 2 && err.starts_with("unsupported prefetch type\nusage:\n\tprefetch "),
+        "{err}"
+    );
     let reserved = "cannot create 'mirror': name is reserved\npool name may have been omitted";
     bench.fails("zpool create mirror {a}", 1, reserved);
     let long = "x".repeat(256);

@@ -14,13 +14,15 @@ const ZFS_USAGE: &str = include_str!("../../tests/golden/zfs-usage.txt");
 const ZPOOL_USAGE: &str = include_str!("../../tests/golden/zpool-usage.txt");
 
 /// Errors that can only be found by looking at the pool.
-const ELSEWHERE: [&str; 6] = [
+const ELSEWHERE: [&str; 7] = [
     "dataset does not exist",
     "invalid user/group name",
     "size is less than current used or reserved space",
     "size is greater than available space",
     "specified multiple times",
     "invalid options",
+    // `special_small_blocks` takes any size, as in OpenZFS 2.4.
+    "must be zero or a power of 2 from 512B to 16M",
 ];
 
 #[test]
@@ -234,6 +236,8 @@ fn help_lists_what_openzfs_lists() {
         rows.collect::<Vec<_>>().join("\n").trim_end().to_owned()
     };
     let zfs = case(ZFS_USAGE, "zfs get").stderr.replace("\n2>\n", "\n\n");
+    // `special_small_blocks`, from OpenZFS 2.4 on.
+    let zfs = zfs.replace("zero or 512 to 1M, power of 2", "0 to 16M");
     assert_eq!(table(&help(TableKind::Dataset)), table(&zfs));
     let zpool = case(ZPOOL_USAGE, "zpool get").stderr;
     assert_eq!(table(&help(TableKind::Pool)), table(&zpool));
