@@ -29,9 +29,11 @@ impl Spa {
         let mos = self.parts().mos();
         for object in self.inner.core.sharing().zaps(tables) {
             let dnode = mos.hold(object)?;
-            let len = (dnode.maxblkid().0 + 1) * dnode.blksz();
-            for offset in (0..len).step_by(READ_BYTES as usize) {
-                dnode.visit(offset, READ_BYTES.min(len - offset), &mut |_| {})?;
+            let mut at = 0;
+            // A damaged table may be nearly all hole, and end far away.
+            while let Some(offset) = dnode.next_data(at)? {
+                dnode.visit(offset, READ_BYTES, &mut |_| {})?;
+                at = offset + READ_BYTES;
             }
         }
         Ok(())

@@ -279,19 +279,24 @@ pub fn in_mos(
     spa.sync().unwrap();
 }
 
+/// How often a pool is looked at that does not stand still.
+const LOOKS_MAX: u32 = 5;
+
 /// What the checker finds in the last synced state of an open pool. If txgs were synced meanwhile, whose blocks may be
 /// where freed ones were, it looks again.
 ///
 /// # Errors
 /// Those of [`check::verify`].
 pub fn verify(spa: &Spa) -> Result<check::Report> {
+    let mut looks = 1;
     loop {
         let pool = check::Pool::of(spa);
         let report = check::verify(&pool, &check::Options::default())?;
         let synced = spa.parts().groups().synced_txg();
-        if report.is_clean() || synced == pool.txg {
+        if report.is_clean() || synced == pool.txg || looks == LOOKS_MAX {
             return Ok(report);
         }
+        looks += 1;
         eprintln!(
             "checked txg {}, and {synced} was synced meanwhile",
             pool.txg

@@ -31,7 +31,7 @@ use base::{Error, ErrorKind};
 use indicatif::ProgressBar;
 use tree::Tree;
 
-use crate::caller::Stream;
+use crate::caller::{Stream, caller};
 use crate::failure::{Fail, Outcome};
 
 pub(crate) use cat::{CAT, SHA256SUM};
@@ -119,7 +119,7 @@ impl Run {
     /// Reports an error with a text of its own.
     fn say(&mut self, text: &str) {
         self.failed = true;
-        let text = show::tame(text, Stream::Err);
+        let text = show::tame(text, || caller().is_terminal(Stream::Err));
         self.bar
             .suspend(|| eprintln!("ashift {}: {text}", self.name));
     }

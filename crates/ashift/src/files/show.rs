@@ -89,26 +89,19 @@ pub(super) fn put(text: &[u8]) {
 
 /// Prints a line. Names in it may contain anything: control characters are not sent to a terminal.
 pub(super) fn line(text: &str) {
-    put(tame(text, Stream::Out).as_bytes());
+    put(tame(text, || caller().is_terminal(Stream::Out)).as_bytes());
     put(b"\n");
 }
 
 /// On a terminal, replaces control characters other than tabs by question marks, as `ls` does; elsewhere
-/// returns the text unchanged.
-pub(super) fn tame(text: &str, stream: Stream) -> Cow<'_, str> {
-    let tamed = without_control(text);
-    // Asking the stream costs more than looking at most names.
-    match tamed {
-        Cow::Owned(_) if !caller().is_terminal(stream) => Cow::Borrowed(text),
-        tamed => tamed,
-    }
-}
-
-fn without_control(text: &str) -> Cow<'_, str> {
+/// returns the text unchanged. Whether it is a terminal is asked only if it matters: asking takes longer than most
+/// lines.
+pub(super) fn tame(text: &str, is_terminal: impl FnOnce() -> bool) -> Cow<'_, str> {
     let is_wild = |c: char| c.is_control() && c != '\t';
-    match text.contains(is_wild) {
-        true => Cow::Owned(text.replace(is_wild, "?")),
-        false => Cow::Borrowed(text),
+    if text.contains(is_wild) && is_terminal() {
+        Cow::Owned(text.replace(is_wild, "?"))
+    } else {
+        Cow::Borrowed(text)
     }
 }
 
@@ -127,8 +120,9 @@ mod tests {
     #[test]
     fn a_terminal_is_not_given_control_characters() {
         let name = "a\u{1b}[2J\u{7f}\tb\u{9b}ä\n";
-        assert_eq!(without_control(name), "a?[2J?\tb?ä?");
-        assert_eq!(without_control("b\tä"), "b\tä");
+        assert_eq!(tame(name, || true), "a?[2J?\tb?ä?");
+        assert_eq!(tame(name, || false), name);
+        assert_eq!(tame("b\tä", || panic!("it is not asked")), "b\tä");
     }
 
     #[test]

@@ -26,6 +26,7 @@ use base::{Error, ErrorKind, Result};
 use dsl::DslDataset;
 use fuse::MountOptions;
 use rt::Mutex;
+use zpl::mount::Mount;
 
 use crate::held::Access;
 use crate::keeper::Keeper;
@@ -127,21 +128,7 @@ impl Pools {
         let allows_others =
             rustix::process::geteuid().is_root() || allows_others && users_may_allow_others();
         let options = options(dsl, files.dataset(), &given, allows_others)?;
-        let snapshots = Arc::new(SnapshotsOf {
-            dsl: Arc::clone(dsl),
-            dataset: Arc::clone(files.dataset()),
-        });
-        let mounted = fuse::mount(Arc::clone(&files), snapshots, directory, &options)?;
-        let entry = Entry {
-            mounted,
-            files,
-            pool,
-            given: Mutex::new(given),
-            allows_others,
-            is_apart: false,
-        };
-        keeper.mounts().add(entry);
-        Ok(())
+        show(keeper, (pool, files), directory, &options, Some(given)).map(drop)
     }
 
     /// Mounts a data set or snapshot with these options, wherever else it is mounted. It is mounted until the directory
@@ -167,19 +154,7 @@ impl Pools {
         let files = pool.mount(name, options.read_only)?;
         let mut options = options.clone();
         options.read_only |= !files.is_writable();
-        let snapshots = Arc::new(SnapshotsOf {
-            dsl: Arc::clone(pool.parts().dsl()),
-            dataset: Arc::clone(files.dataset()),
-        });
-        let entry = Entry {
-            mounted: fuse::mount(Arc::clone(&files), snapshots, directory, &options)?,
-            files,
-            pool,
-            given: Mutex::default(),
-            allows_others: options.allow_other,
-            is_apart: true,
-        };
-        let entry = keeper.mounts().add(entry);
+        let entry = show(keeper, (pool, files), directory, &options, None)?;
         Ok(Apart {
             keeper: Arc::clone(keeper),
             entry: Some(entry),
@@ -226,6 +201,30 @@ impl Pools {
     fn table(&self) -> Option<&MountTable> {
         self.keeper().map(|keeper: &Arc<Keeper>| keeper.mounts())
     }
+}
+
+/// Mounts a file system, and notes that in the table. `given`: instead of its properties; `None` for one that is
+/// mounted apart.
+fn show(
+    keeper: &Keeper,
+    (pool, files): (OpenPool, Arc<Mount>),
+    directory: &Path,
+    options: &MountOptions,
+    given: Option<Given>,
+) -> Result<Arc<Entry>> {
+    let snapshots = Arc::new(SnapshotsOf {
+        dsl: Arc::clone(pool.parts().dsl()),
+        dataset: Arc::clone(files.dataset()),
+    });
+    let entry = Entry {
+        mounted: fuse::mount(Arc::clone(&files), snapshots, directory, options)?,
+        files,
+        pool,
+        is_apart: given.is_none(),
+        given: Mutex::new(given.unwrap_or_default()),
+        allows_others: options.allow_other,
+    };
+    Ok(keeper.mounts().add(entry))
 }
 
 impl OpenPool {

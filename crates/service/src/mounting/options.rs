@@ -12,6 +12,7 @@ use super::Given;
 
 /// What allows users other than root to let others use their mounts.
 const FUSE_CONF: &str = "/etc/fuse.conf";
+
 /// Whether the host lets users other than root mount for others.
 pub(super) fn users_may_allow_others() -> bool {
     let text = std::fs::read_to_string(FUSE_CONF).unwrap_or_default();

@@ -104,6 +104,8 @@ impl MountTable {
 
     /// Reserves a data set that is to be mounted.
     pub(super) fn begin(&self, identity: Identity) -> Result<Begun<'_>> {
+        // What has ended is closed before anything is locked.
+        self.forget_ended();
         let mut begun = self.begun.lock();
         if begun.contains(&identity) || self.find(identity).is_some() {
             return Err(Error::new(ErrorKind::Busy, "it is mounted"));

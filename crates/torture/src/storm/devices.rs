@@ -12,9 +12,9 @@ use crate::Dice;
 
 /// The most sides of a mirror.
 const SIDES_MAX: usize = 4;
-/// Why a device may not be attached now: another change is going on, there is a checkpoint, the vdev takes none, or
-/// there is no space for what has to be noted.
-const NOT_NOW: &[ErrorKind] = &[
+/// Why a device or spare may not come or go now: another change is going on, there is a checkpoint, the vdev takes
+/// none, it is in use, or there is no space for what has to be noted.
+pub(super) const NOT_NOW: &[ErrorKind] = &[
     ErrorKind::Exists,
     ErrorKind::Busy,
     ErrorKind::Unsupported,

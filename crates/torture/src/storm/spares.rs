@@ -3,23 +3,16 @@
 
 use std::sync::Arc;
 
-use base::{Error, ErrorKind};
+use base::Error;
 use spa::SpareUser;
 use vdev::AuxSpec;
 
 use super::bench::Bench;
+use super::devices::NOT_NOW;
 use super::step::{Kind, Step};
 
 /// The most spares of a pool, but for those of a dRAID.
 const SPARES_MAX: usize = 2;
-/// Why a spare may not be added or removed now: another change is going on, there is a checkpoint or no space, it is in
-/// use or cannot be removed.
-const NOT_NOW: &[ErrorKind] = &[
-    ErrorKind::Exists,
-    ErrorKind::Busy,
-    ErrorKind::Unsupported,
-    ErrorKind::NoSpace,
-];
 
 pub(super) const KINDS: &[Kind] = &[
     Kind::new("add-spare", 14, Bench::add_spare),
