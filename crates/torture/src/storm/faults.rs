@@ -86,13 +86,6 @@ impl Bench {
         (top.kind().has_parity() || top.kind() == VdevKind::Mirror).then(|| vdev.clone())
     }
 
-    /// Whether no device ails or lacks anything. When the others die, a device that lacks something is what is left to
-    /// read from: that a checksum is wrong there does not suspend the pool, as it should. So storms suspend only pools
-    /// that are whole.
-    pub(super) fn is_whole(&self) -> bool {
-        self.ailing.is_none() && !self.is_behind()
-    }
-
     fn is_behind(&self) -> bool {
         let devices = self.spa().parts().tree().devices();
         devices.iter().any(|vdev| vdev.leaf().has_dtl()) || self.spa().is_rebuilding()

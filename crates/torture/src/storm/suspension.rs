@@ -31,7 +31,7 @@ impl Bench {
     /// The devices die while files are written. Then either they come back and `zpool clear` resumes the pool,
     /// or the power fails.
     fn suspend(&mut self, step: &Step, is_cut: bool) -> bool {
-        let Some(head) = self.head(step.pick).filter(|_| self.is_whole()) else {
+        let Some(head) = self.head(step.pick).filter(|_| self.ailing.is_none()) else {
             return false;
         };
         let mut dice = Dice::new(step.seed);
@@ -69,7 +69,7 @@ impl Bench {
 
     /// The same with `failmode=continue`: nothing waits, nothing is changed.
     fn refuse(&mut self, step: &Step) -> bool {
-        let Some(head) = self.head(step.pick).filter(|_| self.is_whole()) else {
+        let Some(head) = self.head(step.pick).filter(|_| self.ailing.is_none()) else {
             return false;
         };
         self.set_failmode(CONTINUE);

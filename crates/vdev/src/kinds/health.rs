@@ -122,10 +122,14 @@ pub(crate) fn count_elsewhere(device: &Vdev, is_write: bool, len: u64) {
     }
 }
 
-/// The error of a read that no device could serve.
-pub(crate) fn no_copy(outcomes: Vec<Outcome>) -> Error {
+/// The error of a read that no device could serve. What a device has that missed the block says nothing of it, as long
+/// as another one should have it: then the pool may wait for that one.
+#[doc(alias = "vdev_mirror_worst_error")]
+pub(crate) fn no_copy(outcomes: impl Iterator<Item = (Outcome, bool)>) -> Error {
+    let (stale, owners): (Vec<_>, Vec<_>) = outcomes.partition(|(_, has_missed)| *has_missed);
+    let those = if owners.is_empty() { stale } else { owners };
     let mut failed = None;
-    for outcome in outcomes {
+    for (outcome, _) in those {
         match outcome {
             Outcome::Mismatch => {
                 return Error::new(ErrorKind::Checksum, "no copy has the right checksum");

@@ -18,7 +18,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{BlockBuf, Buf, Result, Txg};
+use base::{BlockBuf, Buf, Error, Result, Txg};
 use phys::label::LABEL_START_SIZE;
 use zio::{Io, Priority, Purpose, RunBlock, ScrubReport};
 
@@ -68,7 +68,8 @@ impl KindOps for Mirror {
                 node.blame(device, outcome, io.birth);
             }
         }
-        Err(no_copy(outcomes))
+        outcomes.resize_with(devices.len(), || Outcome::Untried);
+        Err(node.no_copy(io.birth, offset, outcomes))
     }
 
     fn write(&self, node: &Node<'_>, io: &Io, offset: u64, parts: &[&[u8]]) -> Result<()> {
@@ -121,7 +122,7 @@ impl KindOps for Mirror {
             for (device, outcome) in devices.iter().zip(&outcomes) {
                 node.blame(device, outcome, *birth);
             }
-            Err(no_copy(outcomes))
+            Err(node.no_copy(*birth, offset + range.start as u64, outcomes))
         };
         outcomes.into_iter().enumerate().map(conclude).collect()
     }
@@ -188,7 +189,7 @@ impl Node<'_> {
                 if io.purpose != Purpose::Speculative {
                     self.blame(device, &outcome, io.birth);
                 }
-                Err(no_copy(vec![outcome]))
+                Err(no_copy(std::iter::once((outcome, false))))
             }
         }
     }
@@ -354,6 +355,13 @@ impl Node<'_> {
         }
         let mut those = (0..ranked).filter(|n| is_candidate(*n) && ranks[*n] == best_rank);
         those.nth(turn % equal).or(best)
+    }
+
+    /// The error of a block of which no device had a good copy; an outcome for each.
+    fn no_copy(&self, birth: Txg, offset: u64, outcomes: Vec<Outcome>) -> Error {
+        let devices = self.vdev.leaves().iter();
+        let missed = devices.map(|device| self.missed_at(device, offset, birth));
+        no_copy(outcomes.into_iter().zip(missed))
     }
 
     pub(super) fn read_device(

@@ -405,3 +405,26 @@ fn a_block_of_a_txg_that_both_sides_missed_is_read_wherever_it_is() {
     assert_eq!(bytes, [9; LEN]);
     tree.read_block(TOP, 0, &mut bytes, &is(9)).unwrap();
 }
+
+/// What a side has that missed the block says nothing: the error is that of the side that should have it.
+#[test]
+fn while_the_side_with_a_block_is_away_its_error_counts() {
+    let (disks, tree) = faulty(2);
+    tree.write_block(TOP, 0, &[9; LEN]).unwrap();
+    damage_data(&disks[1], Damage::Noise(1));
+    let devices = tree.devices();
+    let kinds = |expect| {
+        let mut bytes = [0; LEN];
+        let read = tree.read_block(TOP, 0, &mut bytes, &is(9));
+        assert_eq!(read.unwrap_err().kind(), expect);
+        let scrubbed = tree.scrub_block(TOP, 0, &mut bytes, &is(9));
+        assert_eq!(scrubbed.unwrap_err().kind(), expect);
+    };
+    disks[0].kill();
+    kinds(ErrorKind::Checksum);
+    devices[1].leaf().dirty_dtl(BIRTH.0..BIRTH.0 + 1);
+    kinds(ErrorKind::Io);
+    // If nobody is known to have it, what is there is wrong.
+    devices[0].leaf().dirty_dtl(BIRTH.0..BIRTH.0 + 1);
+    kinds(ErrorKind::Checksum);
+}
