@@ -98,7 +98,7 @@ fn each_file(
 }
 
 /// Prints the checksum of a file.
-fn sum(run: &Run, fs: &Mount, id: ObjectId, name: &str) -> Result<(), ReadError> {
+fn sum(run: &mut Run, fs: &Mount, id: ObjectId, name: &str) -> Result<(), ReadError> {
     use sha2::Digest;
     let mut hash = sha2::Sha256::new();
     each_piece(fs, id, |bytes| {

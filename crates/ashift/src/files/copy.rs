@@ -97,6 +97,14 @@ pub(super) struct Copy<'a> {
     /// Nothing more can be written to the target.
     is_full: bool,
     piece: BlockBuf,
+    whose: Whose,
+}
+
+/// What new files get from the process.
+struct Whose {
+    owner: (u64, u64),
+    /// The permissions that its file creation mask lets through.
+    allowed: u32,
 }
 
 /// A name in the source, and its name in the target.
@@ -175,6 +183,10 @@ impl<'a> Copy<'a> {
             losses: Losses::default(),
             is_full: false,
             piece: BlockBuf::zeroed(PIECE_BYTES),
+            whose: Whose {
+                owner: owner(),
+                allowed: 0o777 & !umask(),
+            },
         }
     }
 
@@ -290,24 +302,27 @@ impl<'a> Copy<'a> {
         Ok(at)
     }
 
-    /// Creates the file of an item with no permission yet that only its final owner should have.
-    fn make(&self, item: Item<'_>, target: &[u8]) -> Result<Handle> {
-        let meta = item.meta;
-        let preserve = self.options.preserve;
-        let (uid, gid) = if preserve.owner {
-            (meta.uid, meta.gid)
-        } else {
-            owner()
-        };
-        let mask = if preserve.owner { 0o700 } else { 0o777 };
+    /// The mode of a new file before its contents are there: no permission that only its final owner should have.
+    fn first_mode(&self, meta: &Meta) -> u32 {
+        let is_mine = !self.options.preserve.owner;
+        let mask = if is_mine { 0o777 } else { 0o700 };
         let mine = match meta.file_type {
             FileType::Directory => 0o700,
             FileType::Regular => 0o600,
             _ => 0,
         };
-        let mode = meta.mode & mask & !umask() | mine;
+        meta.mode & mask & self.whose.allowed | mine
+    }
+
+    /// Creates the file of an item.
+    fn make(&self, item: Item<'_>, target: &[u8]) -> Result<Handle> {
+        let meta = item.meta;
+        let (uid, gid) = match self.options.preserve.owner {
+            true => (meta.uid, meta.gid),
+            false => self.whose.owner,
+        };
         let new = Meta {
-            mode,
+            mode: self.first_mode(meta),
             uid,
             gid,
             ..meta.clone()
@@ -485,10 +500,11 @@ impl<'a> Copy<'a> {
     fn attributes(&mut self, item: Item<'_>, new: &Handle, is_new: bool) {
         let Item { meta, shown, .. } = item;
         let preserve = self.options.preserve;
+        let as_allowed = meta.mode & self.whose.allowed;
         let mut mode = match (preserve.mode, is_new) {
             (true, _) => Some(meta.mode),
-            (false, true) => Some(meta.mode & 0o777 & !umask()),
-            (false, false) => None,
+            (false, true) if as_allowed != self.first_mode(meta) => Some(as_allowed),
+            (false, _) => None,
         };
         if preserve.owner
             && let Err(error) = self.target.set_owner(new, meta.uid, meta.gid)

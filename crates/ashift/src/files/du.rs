@@ -101,7 +101,7 @@ impl Du {
         }
     }
 
-    fn show(&mut self, run: &Run, path: &str, bytes: u64) {
+    fn show(&mut self, run: &mut Run, path: &str, bytes: u64) {
         match &mut self.json {
             Some(all) if self.is_apparent => all.push(json!({"name": path, "size": bytes})),
             Some(all) => all.push(json!({"name": path, "used": bytes})),

@@ -8,7 +8,7 @@ use service::Access;
 use zpl::Attr;
 
 use super::glob::matches;
-use super::show::{letter, line, put, put_json, to_json, top};
+use super::show::{letter, put_json, to_json, top};
 use super::walk::{Visit, Visitor, walk};
 use super::{Paths, Run};
 use crate::command::{Command, Entry};
@@ -99,13 +99,13 @@ struct Find {
 }
 
 impl Visitor for Find {
-    fn enter(&mut self, visit: &Visit<'_>, _run: &mut Run) -> Result<bool> {
+    fn enter(&mut self, visit: &Visit<'_>, run: &mut Run) -> Result<bool> {
         let Visit { path, attr, .. } = visit;
         if self.tests.accept(path, attr) {
             match (self.tests.json, self.tests.zero) {
                 (true, _) => self.all.push(to_json(path, attr, None)),
-                (_, true) => put(&[path.as_bytes(), b"\0"].concat()),
-                _ => line(path),
+                (_, true) => run.lines.put(&[path.as_bytes(), b"\0"]),
+                _ => run.line(path),
             }
         }
         Ok(self.tests.max_depth.is_none_or(|max| visit.depth < max))

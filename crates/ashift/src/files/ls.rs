@@ -10,7 +10,7 @@ use service::Access;
 use zpl::mount::Mount;
 use zpl::{Attr, FIRST_ENTRY, FileType};
 
-use super::show::{date, join, line, permissions, put_json, to_json, top};
+use super::show::{date, join, permissions, put_json, to_json, top};
 use super::walk::{read_directory, second_name};
 use super::{Paths, Run};
 use crate::command::{Command, Entry};
@@ -85,9 +85,9 @@ impl Ls<'_> {
             }
             if many && !self.parsed.has('j') {
                 if !is_first {
-                    line("");
+                    self.run.line("");
                 }
-                line(&format!("{shown}:"));
+                self.run.line(&format!("{shown}:"));
             }
             is_first = false;
             let outcome = self.directory(fs, id, &shown);
@@ -157,7 +157,7 @@ impl Ls<'_> {
         if let Some(target) = target.filter(|_| is_long) {
             text.push_str(&format!(" -> {target}"));
         }
-        line(&text);
+        self.run.line(&text);
         Ok(())
     }
 

@@ -78,6 +78,7 @@ pub(crate) struct Run {
     is_suspension_said: bool,
     /// The progress bar: hidden, or begun by [`Run::show_progress`].
     bar: ProgressBar,
+    lines: show::Lines,
 }
 
 impl Run {
@@ -88,6 +89,7 @@ impl Run {
             failed: false,
             is_suspension_said: false,
             bar: ProgressBar::hidden(),
+            lines: show::Lines::default(),
         }
     }
 
@@ -96,9 +98,10 @@ impl Run {
         self.bar = crate::progress::progress(None, unit_bytes);
     }
 
-    /// Prints a line on stdout.
-    fn line(&self, text: &str) {
-        self.bar.suspend(|| show::line(text));
+    /// Prints a line on stdout, soon.
+    fn line(&mut self, text: &str) {
+        let lines = &mut self.lines;
+        self.bar.suspend(|| lines.line(text));
     }
 
     /// Complains in the words of the C library: `ashift ls: PATH: No such file or directory`.
@@ -119,6 +122,7 @@ impl Run {
     /// Reports an error with a text of its own.
     fn say(&mut self, text: &str) {
         self.failed = true;
+        self.lines.flush();
         let text = show::tame(text, || caller().is_terminal(Stream::Err));
         self.bar
             .suspend(|| eprintln!("ashift {}: {text}", self.name));
@@ -131,6 +135,7 @@ impl Run {
     /// Closes the pools.
     fn end(mut self, paths: Paths) -> Outcome {
         self.bar.finish_and_clear();
+        self.lines.flush();
         if let Err(e) = paths.close()
             && !self.is_more_of_suspension(&e)
         {

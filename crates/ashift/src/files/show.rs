@@ -87,6 +87,46 @@ pub(super) fn put(text: &[u8]) {
     caller::stdout().put(text);
 }
 
+/// Lines for stdout. As with the C library's `stdout`, a terminal gets each at once, anything else many together.
+#[derive(Default)]
+pub(super) struct Lines {
+    waiting: Vec<u8>,
+    is_terminal: Option<bool>,
+}
+
+impl Lines {
+    /// Bytes that are waited for.
+    const ENOUGH: usize = 32 << 10;
+
+    /// Prints a line; see [`line()`].
+    pub(super) fn line(&mut self, text: &str) {
+        let is_terminal = self.is_terminal();
+        let text = tame(text, || is_terminal);
+        self.put(&[text.as_bytes(), b"\n"]);
+    }
+
+    /// Prints what is given, all of it together.
+    pub(super) fn put(&mut self, parts: &[&[u8]]) {
+        parts.iter().for_each(|part| self.waiting.extend(*part));
+        if self.waiting.len() >= Lines::ENOUGH || self.is_terminal() {
+            self.flush();
+        }
+    }
+
+    /// Nothing waits any more.
+    pub(super) fn flush(&mut self) {
+        if !self.waiting.is_empty() {
+            put(&self.waiting);
+            self.waiting.clear();
+        }
+    }
+
+    fn is_terminal(&mut self) -> bool {
+        let ask = || caller().is_terminal(Stream::Out);
+        *self.is_terminal.get_or_insert_with(ask)
+    }
+}
+
 /// Prints a line. Names in it may contain anything: control characters are not sent to a terminal.
 pub(super) fn line(text: &str) {
     put(tame(text, || caller().is_terminal(Stream::Out)).as_bytes());
