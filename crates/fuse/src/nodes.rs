@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, ObjectId, Result};
-use rt::Mutex;
+use rt::{Condvar, Mutex};
 use zpl::mount::Mount;
 use zpl::{Attr, Filesystem};
 
@@ -124,6 +124,8 @@ pub(crate) struct Nodes {
     live: Arc<Volume>,
     snapshots: Arc<dyn Snapshots>,
     open: Mutex<Open>,
+    /// A snapshot was closed.
+    closed: Condvar,
 }
 
 /// The snapshots that are open.
@@ -146,6 +148,7 @@ impl Nodes {
                 volumes: BTreeMap::new(),
                 next: 1,
             }),
+            closed: Condvar::default(),
         }
     }
 
@@ -186,6 +189,7 @@ impl Nodes {
         };
         drop(open);
         drop(closed);
+        self.closed.notify_all();
     }
 
     /// The kernel has forgotten everything.
@@ -193,6 +197,21 @@ impl Nodes {
         let open = std::mem::take(&mut self.open.lock().volumes);
         for volume in open.values().chain([&self.live]) {
             volume.forget_all();
+        }
+        drop(open);
+        self.closed.notify_all();
+    }
+
+    /// Waits until a snapshot is closed, for `ns` at most.
+    pub(crate) fn wait_closed(&self, name: &str, ns: u64) {
+        let deadline_ns = rt::now_ns().saturating_add(ns);
+        let mut open = self.open.lock();
+        while open.volumes.values().any(|volume| volume.name == name) {
+            let left_ns = deadline_ns.saturating_sub(rt::now_ns());
+            if left_ns == 0 {
+                return;
+            }
+            self.closed.wait_timeout_ns(&mut open, left_ns);
         }
     }
 

@@ -97,6 +97,13 @@ impl Notices {
         self.shared.push(Notice::File { node, pages: false });
     }
 
+    /// Makes the kernel forget a name and all below it that is not in use.
+    pub(crate) fn drop_name(&self, parent: u64, name: &str) {
+        let name = name.as_bytes().to_vec();
+        self.shared.push(Notice::Name { parent, name });
+        self.shared.settle();
+    }
+
     /// It is unmounted.
     pub(crate) fn end(&self) {
         self.shared.queue.lock().has_ended = true;

@@ -17,7 +17,7 @@ use zpl::mount::Mount;
 
 use crate::abi::{self, InHeader, InitIn, InitInMore, InitOut, OutHeader, init, op};
 use crate::device::Device;
-use crate::nodes::Nodes;
+use crate::nodes::{Node, Nodes};
 use crate::notices::Notices;
 use crate::options::{MountOptions, Snapshots};
 use crate::requests::{self, Answer, Errno, Request};
@@ -36,6 +36,8 @@ const THREADS_MAX: usize = 64;
 const IDLE_MAX: usize = 4;
 /// Most pieces of an answer that are sent as they are; above that they are copied together (`UIO_MAXIOV` is 1024).
 const PIECES_MAX: usize = 512;
+/// How long the kernel may take to say that it has forgotten what it was told to, in ns.
+const FORGET_NS: u64 = 500_000_000;
 /// What holes are sent from.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
@@ -93,6 +95,14 @@ impl Session {
         session.answer(header.unique, Ok(Answer::Bytes(answer.as_bytes().to_vec())));
         session.watch();
         Ok(session)
+    }
+
+    /// Closes a snapshot that was looked at below `.zfs/snapshot`, if no program is in it.
+    pub(crate) fn let_go(&self, snapshot: &str) {
+        if self.nodes.is_open(snapshot) {
+            self.notices.drop_name(Node::SNAPSHOTS_ID, snapshot);
+            self.nodes.wait_closed(snapshot, FORGET_NS);
+        }
     }
 
     /// Begins to answer requests, until it is unmounted.

@@ -23,7 +23,7 @@ pub struct Datasets<'p>(&'p DslPool);
 
 /// The datasets of a pool, changed. See [`OpenPool::change_datasets`].
 #[derive(Clone, Copy)]
-pub struct DatasetsWriter<'p>(&'p DslPool);
+pub struct DatasetsWriter<'p>(&'p OpenPool);
 
 impl OpenPool {
     /// Its datasets.
@@ -42,7 +42,7 @@ impl OpenPool {
         change: impl FnOnce(DatasetsWriter<'_>) -> Result<T>,
     ) -> Result<T> {
         self.check_writable()?;
-        let outcome = change(DatasetsWriter(self.parts().dsl()))?;
+        let outcome = change(DatasetsWriter(self))?;
         self.note_change();
         Ok(outcome)
     }
@@ -107,9 +107,13 @@ impl Datasets<'_> {
 
 #[expect(clippy::missing_errors_doc, reason = "the module has them")]
 impl DatasetsWriter<'_> {
+    fn dsl(&self) -> &DslPool {
+        self.0.parts().dsl()
+    }
+
     /// Creates a file system.
     pub fn create(self, new: NewDataset) -> Result<()> {
-        self.0.create_dataset(new)
+        self.dsl().create_dataset(new)
     }
 
     /// Creates a clone of a snapshot.
@@ -119,66 +123,67 @@ impl DatasetsWriter<'_> {
         origin: &str,
         props: Vec<(String, PropValue)>,
     ) -> Result<()> {
-        self.0.clone_dataset(name, origin, props)
+        self.dsl().clone_dataset(name, origin, props)
     }
 
     /// Sets or removes properties of a dataset or snapshot.
     pub fn set_props(self, name: &str, changes: Vec<(String, PropChange)>) -> Result<()> {
-        self.0.set_props(name, changes)
+        self.dsl().set_props(name, changes)
     }
 
     /// Renames a head, with all below it.
     pub fn rename(self, old: &str, new: &str) -> Result<()> {
-        self.0.rename(old, new)
+        self.dsl().rename(old, new)
     }
 
     /// Renames a snapshot of a file system, and with `recursive` those of its descendants.
     pub fn rename_snapshot(self, fs: &str, old: &str, new: &str, recursive: bool) -> Result<()> {
-        self.0.rename_snapshot(fs, old, new, recursive)
+        self.dsl().rename_snapshot(fs, old, new, recursive)
     }
 
     /// Makes a clone the owner of what it shares with its origin.
     pub fn promote(self, name: &str) -> Result<()> {
-        self.0.promote(name)
+        self.dsl().promote(name)
     }
 
     /// Takes snapshots, all or none.
     pub fn snapshot(self, names: &[&str], props: Vec<(String, PropValue)>) -> Result<()> {
-        self.0.snapshot(names, props)
+        self.dsl().snapshot(names, props)
     }
 
     /// Returns a head to its newest snapshot, `to`.
     pub fn rollback(self, name: &str, to: &str) -> Result<()> {
-        self.0.rollback(name, Some(to), 0)
+        self.dsl().rollback(name, Some(to), 0)
     }
 
     /// Destroys a head.
     pub fn destroy(self, name: &str) -> Result<()> {
-        self.0.destroy_head(name)
+        self.dsl().destroy_head(name)
     }
 
     /// Destroys snapshots, all or none; with `defer`, those in use go with their last use.
     pub fn destroy_snapshots(self, names: &[&str], defer: bool) -> Result<()> {
-        self.0.destroy_snapshots(names, defer)
+        self.0.let_snapshots_go(names);
+        self.dsl().destroy_snapshots(names, defer)
     }
 
     /// Holds snapshots, all or none.
     pub fn hold(self, snapshots: &[&str], tag: &str) -> Result<()> {
-        self.0.hold(snapshots, tag)
+        self.dsl().hold(snapshots, tag)
     }
 
     /// Releases holds, all or none.
     pub fn release(self, snapshots: &[&str], tag: &str) -> Result<()> {
-        self.0.release(snapshots, tag)
+        self.dsl().release(snapshots, tag)
     }
 
     /// Creates a bookmark of a snapshot or bookmark.
     pub fn create_bookmark(self, bookmark: &str, source: &str) -> Result<()> {
-        self.0.create_bookmark(bookmark, source)
+        self.dsl().create_bookmark(bookmark, source)
     }
 
     /// Destroys a bookmark.
     pub fn destroy_bookmark(self, bookmark: &str) -> Result<()> {
-        self.0.destroy_bookmark(bookmark)
+        self.dsl().destroy_bookmark(bookmark)
     }
 }

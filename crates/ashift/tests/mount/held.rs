@@ -226,3 +226,38 @@ fn a_rollback_goes_below_what_is_mounted() {
     assert_eq!(held.read("a/b/g"), "kept");
     held.bench.ok("zfs unmount tank/a/b");
 }
+
+#[test]
+fn a_snapshot_that_was_looked_at_can_be_destroyed() {
+    if !can_mount() {
+        return;
+    }
+    let mut held = Held::new();
+    held.serve();
+    held.bench.ok("zfs mount -a");
+    held.write("a/f", "old");
+    for name in ["tank/a@1", "tank/a@2", "tank/a@3"] {
+        held.bench.ok(&format!("zfs snapshot {name}"));
+        let snapshot = name.rsplit('@').next().unwrap();
+        assert_eq!(held.read(&format!("a/.zfs/snapshot/{snapshot}/f")), "old");
+    }
+    held.bench.ok("zfs destroy tank/a@1");
+    assert!(fs::read(held.path("a/.zfs/snapshot/1/f")).is_err());
+    let open = File::open(held.path("a/.zfs/snapshot/2/f")).unwrap();
+    let (code, _, error) = held.bench.run("zfs destroy tank/a@2");
+    assert_eq!(
+        (code, error.contains("dataset is busy")),
+        (1, true),
+        "{error}"
+    );
+    assert_eq!(held.read("a/.zfs/snapshot/2/f"), "old");
+    held.write("a/f", "new");
+    drop(open);
+    // What is newer goes with it.
+    held.bench.ok("zfs rollback -r tank/a@2");
+    assert_eq!(held.read("a/f"), "old");
+    assert_eq!(
+        held.bench.ok("zfs list -H -t snapshot -o name"),
+        "tank/a@2\n"
+    );
+}

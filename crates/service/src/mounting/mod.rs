@@ -234,4 +234,18 @@ impl OpenPool {
         let table = self.pools().table()?;
         table.find(identity(self, dataset))?.shown()
     }
+
+    /// Closes snapshots that programs have looked at below a mount's `.zfs/snapshot`, but for those that they are in.
+    #[doc(alias = "zfsctl_snapshot_unmount")]
+    pub(crate) fn let_snapshots_go(&self, names: &[&str]) {
+        let entries = self.pools().table().map(MountTable::entries);
+        let is_of_pool = |entry: &Arc<Entry>| entry.pool.guid() == self.guid();
+        for entry in entries.into_iter().flatten().filter(is_of_pool) {
+            let Some(shown) = entry.shown() else { continue };
+            let snapshots = names.iter().filter_map(|name| name.split_once('@'));
+            for (_, snapshot) in snapshots.filter(|(of, _)| *of == shown.name) {
+                entry.mounted.let_go(snapshot);
+            }
+        }
+    }
 }

@@ -63,7 +63,7 @@ pub(super) fn identity(pool: &OpenPool, dataset: &DslDataset) -> Identity {
 
 impl MountTable {
     /// What is mounted now.
-    fn entries(&self) -> Vec<Arc<Entry>> {
+    pub(super) fn entries(&self) -> Vec<Arc<Entry>> {
         let mut entries = self.entries.lock();
         let ended: Vec<Arc<Entry>> = entries
             .extract_if(.., |entry| !entry.mounted.is_mounted())
