@@ -27,7 +27,9 @@ mod parted;
 mod phybs;
 mod program;
 mod progress;
+mod rewind;
 mod say;
+mod search;
 mod session;
 mod sh;
 mod sleep;
@@ -72,6 +74,7 @@ const ASHIFT: Table<Entry> = Table {
         files::CHOWN.held(),
         mount::MOUNT,
         mount::UNMOUNT,
+        rewind::REWIND.held(),
         machine::MACHINE,
         drives::DRIVES,
         gpart::GPART,

@@ -27,6 +27,8 @@ pub enum Finding {
         bookmark: Bookmark,
         /// Its birth txg.
         birth: Txg,
+        /// Whether it is metadata, and not the content of a file or volume.
+        is_metadata: bool,
         /// `Checksum`, `Io` or `Corrupt`.
         kind: ErrorKind,
         /// The error of the read.
@@ -221,6 +223,18 @@ impl Finding {
             Finding::BadPointer { bookmark, .. } => Some((*bookmark, Txg(0))),
             _ => None,
         }
+    }
+
+    /// Whether it costs no more than a block of a file or volume.
+    #[must_use]
+    pub fn is_of_data(&self) -> bool {
+        matches!(
+            self,
+            Finding::Unreadable {
+                is_metadata: false,
+                ..
+            }
+        )
     }
 
     /// Sort key of findings, so that the same pool gives the same list.

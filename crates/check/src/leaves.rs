@@ -149,6 +149,7 @@ pub(crate) fn unreadable(bp: &BlkPtrPhys, bookmark: &Bookmark, error: &Error) ->
     Finding::Unreadable {
         bookmark: *bookmark,
         birth: bp.birth(),
+        is_metadata: bp.is_metadata(),
         kind: error.kind(),
         what: error.to_string(),
     }

@@ -201,6 +201,8 @@ pub enum Checksums {
 pub struct Options {
     /// Which blocks to read.
     pub checksums: Checksums,
+    /// Of the blocks of files and volumes, only one in so many is read.
+    pub sample: Option<u32>,
     /// Whether all copies are read (DVAs, sides of mirrors, parity), not only the first good one.
     pub every_copy: bool,
     /// Whether each block that is read is decompressed, too: the checksum only covers what was
@@ -229,6 +231,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             checksums: Checksums::All,
+            sample: None,
             every_copy: true,
             decompress: false,
             leaks: true,

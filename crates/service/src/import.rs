@@ -244,7 +244,7 @@ impl Session {
     }
 
     /// Locks the devices of a pool and reads their labels again, which may have changed meanwhile.
-    fn lock_devices(
+    pub(crate) fn lock_devices(
         &self,
         found: FoundPool,
         name: &str,

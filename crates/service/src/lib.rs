@@ -9,7 +9,7 @@
 //!
 //! # On disk
 //! Below the state folder: `zpool.cache` ([`spa::CacheFile`], with [`Facts`] beside each config),
-//! `locks/POOL.lock`, `errors/GUID.json` (`kept_errors.rs`), `events`
+//! `locks/POOL.lock`, `errors/GUID.json` (`kept_errors.rs`), `rewind/GUID` (`past.rs`), `events`
 //! (`events.rs`), and `iostat/POOL/*.json` (`io_stats.rs`).
 //!
 //! # Invariants
@@ -60,6 +60,7 @@ mod leave;
 mod mounting;
 mod mountpoint;
 mod open;
+mod past;
 mod pool_change;
 mod pools;
 mod properties;
@@ -87,6 +88,7 @@ pub use keeper::Keeper;
 pub use mounting::{Apart, Given, MountedDataset};
 pub use mountpoint::{MountSettings, Mountpoint, below, place};
 pub use open::OpenPool;
+pub use past::{Condition, Depth, Past, PastState, SAMPLED};
 pub use pool_change::PoolChange;
 pub use pools::Pools;
 pub use rewind::{Rewind, Rewound};

@@ -17,10 +17,11 @@
 use base::{Error, ErrorKind, Result, Txg};
 use check::{Checksums, Finding, Options, Severity};
 use machine::Holder;
-use spa::{ImportOptions, Spa, uberblock_txgs};
+use spa::{ImportOptions, Spa};
 
 use crate::facts::Facts;
 use crate::failure::Reason;
+use crate::past::{PastState, states_of};
 use crate::session::Session;
 
 /// `TXG_DEFER_SIZE`: so many txgs after a block was freed, it may be overwritten.
@@ -106,8 +107,8 @@ pub(crate) fn find(
     max_txg: Option<Txg>,
     rewind: Rewind,
 ) -> Result<Found> {
-    let all = uberblock_txgs(&options()?.found);
-    let Some((last, last_secs)) = all.first().copied() else {
+    let all = states_of(&options()?.found);
+    let Some((last, last_secs)) = all.first().map(|state| (state.txg, state.at_secs)) else {
         return Err(Error::corrupt("the pool has no valid uberblock"));
     };
     let safe = last.0.saturating_sub(TXG_DEFER_SIZE);
@@ -116,9 +117,9 @@ pub(crate) fn find(
     } else {
         safe
     };
-    let wanted = |(txg, _): &&(Txg, u64)| max_txg.is_none_or(|max| *txg <= max);
+    let wanted = |state: &&PastState| max_txg.is_none_or(|max| state.txg <= max);
     let (mut before, mut failed) = (u64::MAX, None);
-    for (txg, secs) in all.iter().filter(wanted) {
+    for PastState { txg, at_secs, .. } in all.iter().filter(wanted) {
         // As in OpenZFS, the first one below the limit is tried, too.
         if before < least {
             break;
@@ -129,8 +130,8 @@ pub(crate) fn find(
             Ok(data_errors) => {
                 return Ok(Found::Earlier(Rewound {
                     txg: *txg,
-                    as_of_secs: *secs,
-                    lost_secs: last_secs.saturating_sub(*secs),
+                    as_of_secs: *at_secs,
+                    lost_secs: last_secs.saturating_sub(*at_secs),
                     data_errors,
                 }));
             }
@@ -152,7 +153,7 @@ pub(crate) fn is_damage(error: &Error) -> bool {
 }
 
 /// Whether this prevents opening any state.
-fn is_obstacle(error: &Error) -> bool {
+pub(crate) fn is_obstacle(error: &Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::Unsupported | ErrorKind::Busy | ErrorKind::Permission

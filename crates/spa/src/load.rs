@@ -410,19 +410,6 @@ fn check_owner(options: &ImportOptions) -> Result<()> {
     Ok(())
 }
 
-/// The txgs of the uberblocks of a pool, newest first, with their times in seconds since 1970.
-#[must_use]
-pub fn uberblock_txgs(found: &FoundPool) -> Vec<(Txg, u64)> {
-    let mut times: BTreeMap<Txg, u64> = BTreeMap::new();
-    for device in &found.devices {
-        for uberblock in device.labels.uberblocks() {
-            let time = times.entry(uberblock.txg()).or_default();
-            *time = uberblock.timestamp.get().max(*time);
-        }
-    }
-    times.into_iter().rev().collect()
-}
-
 pub(crate) fn best_uberblock(found: &FoundPool, max_txg: Txg) -> Result<UberblockPhys> {
     let all = found
         .devices

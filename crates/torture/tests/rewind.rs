@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base::{Result, Txg};
 use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
-use spa::{ImportOptions, Spa, uberblock_txgs};
+use spa::{ImportOptions, Spa};
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -119,7 +119,7 @@ fn sim_a_pool_goes_back_and_on_many_times() {
         for round in 0..4 {
             let (target, mut world) = states.first().cloned().unwrap();
             let found = discover(&disks).pools.into_iter().next().unwrap();
-            let newest = uberblock_txgs(&found)[0].0;
+            let newest = found.uberblock.unwrap().txg();
             let spa = open(&disks, Some(target)).unwrap();
             world
                 .compare(spa.parts().dsl())

@@ -3,7 +3,6 @@
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_import`, `do_import`), lib/libzutil/zutil_import.c.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use admin::getopt::Parsed;
@@ -24,6 +23,7 @@ use super::props::pool_change;
 use super::{Fail, Outcome, refuse_options, rewind};
 use crate::caller::{Stream, caller};
 use crate::mounting;
+use crate::search::{self, plain};
 
 /// The parsed options.
 struct Request {
@@ -53,10 +53,11 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         return Ok(());
     };
     let world = session.pools().world();
+    let places: Vec<&str> = args.values('d').collect();
     let cached = args.value('c').map(read_cachefile).transpose()?;
     let providers = match &cached {
         Some(configs) => at_cached_paths(world, configs),
-        None => candidates(world, args)?,
+        None => search::devices(world, &places)?,
     };
     let mut pools = session
         .pools()
@@ -169,84 +170,6 @@ fn at_cached_paths(world: &World, configs: &[NvList]) -> Vec<Arc<dyn Provider>> 
     let paths = trees.flat_map(device_paths);
     let open_one = |path: String| Namespace::open(world, &path, OpenMode::Inspect).ok();
     paths.filter_map(open_one).collect()
-}
-
-/// The devices to look at.
-fn candidates(world: &World, args: &Parsed) -> Result<Vec<Arc<dyn Provider>>, Fail> {
-    if world.is_machine() {
-        return candidates_in_machine(args, world);
-    }
-    let mut paths: Vec<PathBuf> = Vec::new();
-    let mut layers: Vec<String> = Vec::new();
-    for place in args.values('d') {
-        let path = std::path::absolute(place).unwrap_or_else(|_| PathBuf::from(place));
-        let failed = |e: std::io::Error| format!("cannot resolve path '{place}': {}", plain(&e));
-        let metadata = match std::fs::metadata(&path) {
-            Err(_) if world.open(place, OpenMode::Inspect).is_ok() => {
-                layers.push(world.canonical(place));
-                continue;
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-            other => other.map_err(failed)?,
-        };
-        if !metadata.is_dir() {
-            paths.push(path);
-            continue;
-        }
-        let entries = std::fs::read_dir(&path).map_err(failed)?;
-        paths.extend(entries.flatten().map(|entry| entry.path()));
-        let here = |name: &String| Path::new(name).parent() == Some(&*path);
-        layers.extend(world.layers().into_iter().map(|l| l.name).filter(here));
-    }
-    if args.value('d').is_none() {
-        paths = block_devices();
-    }
-    paths.sort();
-    paths.dedup();
-    let is_candidate = |path: &&PathBuf| {
-        std::fs::metadata(path).is_ok_and(|m| {
-            let is_block = std::os::unix::fs::FileTypeExt::is_block_device(&m.file_type());
-            is_block || m.is_file() && m.len() >= phys::label::SPA_MINDEVSIZE
-        })
-    };
-    let names = paths.iter().filter(is_candidate);
-    let names = names.map(|path| path.display().to_string()).chain(layers);
-    let open_one = |name: String| Namespace::open(world, &name, OpenMode::Inspect).ok();
-    Ok(names.filter_map(open_one).collect())
-}
-
-/// The providers of a machine; `-d` names one, or a folder below its `/dev`.
-fn candidates_in_machine(args: &Parsed, world: &World) -> Result<Vec<Arc<dyn Provider>>, Fail> {
-    let mut names = world.names()?;
-    let places: Vec<&str> = args.values('d').collect();
-    if !places.is_empty() {
-        let is_below = |name: &str, place: &str| {
-            let folder = place.trim_end_matches('/');
-            let is_in = name
-                .strip_prefix(folder)
-                .is_some_and(|r| r.starts_with('/'));
-            is_in || world.canonical(name) == world.canonical(place)
-        };
-        names.retain(|name| places.iter().any(|place| is_below(name, place)));
-    }
-    let open_one = |name: &String| Namespace::open(world, name, OpenMode::Inspect).ok();
-    Ok(names.iter().filter_map(open_one).collect())
-}
-
-fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or("").to_owned()
-}
-
-fn block_devices() -> Vec<PathBuf> {
-    let Ok(text) = std::fs::read_to_string("/proc/partitions") else {
-        return Vec::new();
-    };
-    let names = text
-        .lines()
-        .skip(2)
-        .filter_map(|line| line.split_whitespace().nth(3));
-    names.map(|name| Path::new("/dev").join(name)).collect()
 }
 
 fn list(session: &Session, pools: &[FoundPool]) -> Outcome {

@@ -177,3 +177,97 @@ fn clear_recovers_a_pool_that_is_imported() {
     // Nothing to go back from.
     assert_eq!(bench.ok("zpool clear -F tank"), "");
 }
+
+/// The states that `rewind` shows, with these words in between.
+fn states(bench: &Bench, words: &str) -> (i32, Vec<serde_json::Value>) {
+    let (code, out, error) = bench.run(&format!("rewind {words} -j tank"));
+    let document: serde_json::Value =
+        serde_json::from_str(&out).unwrap_or_else(|_| panic!("{error}"));
+    (code, document["states"].as_array().unwrap().clone())
+}
+
+#[test]
+fn what_is_left_of_each_state_is_shown() {
+    let (bench, _) = pool();
+    let mut state = 1u64;
+    let mut byte = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 56) as u8
+    };
+    let noise: Vec<u8> = std::iter::repeat_with(&mut byte).take(300_000).collect();
+    std::fs::write(bench.path("noise"), &noise).unwrap();
+    bench.ok("cp {dir}/noise tank:/noise");
+    bench.ok("cp {dir}/late tank:/after");
+    // While it is imported, too.
+    let (code, all) = states(&bench, "-n 99");
+    assert_eq!((code, all[0]["is_whole"].as_bool()), (0, Some(true)));
+    bench.ok("zpool export tank");
+    let out = bench.ok("rewind -d {dir} -n 1 tank");
+    assert!(
+        out.contains("The newest state is whole, as far as it was read."),
+        "{out}"
+    );
+    damage(&bench, 2);
+    let before = bytes(&bench);
+    let (code, all) = states(&bench, "-d {dir}");
+    assert_eq!((code, all.len()), (0, txgs(&bench).len()));
+    let whole: Vec<bool> = all
+        .iter()
+        .map(|state| state["is_whole"].as_bool().unwrap())
+        .collect();
+    assert_eq!(whole[..3], [false, false, true], "{all:?}");
+    assert!(
+        all[0]["error"].as_str().unwrap().contains("checksum"),
+        "{all:?}"
+    );
+    let third = all[2]["txg"].as_u64().unwrap();
+    let out = bench.ok("rewind -d {dir} tank");
+    assert!(
+        out.contains(&format!("That of txg {third} is the newest that is whole")),
+        "{out}"
+    );
+    let (code, one) = states(&bench, &format!("-d {{dir}} -f -T {third}"));
+    assert_eq!((code, one.len()), (0, 1));
+    assert_eq!(one[0]["data_errors"], 0);
+    assert!(
+        one[0]["read_bytes"].as_u64() > all[2]["read_bytes"].as_u64(),
+        "all of it is read"
+    );
+    assert_eq!(bytes(&bench), before, "nothing is changed");
+    // Two blocks of the file are lost; whether a sample finds them is chance.
+    let found = before
+        .windows(4096)
+        .position(|window| window == &noise[..4096])
+        .unwrap();
+    let device = std::fs::File::options()
+        .write(true)
+        .open(bench.path("a"))
+        .unwrap();
+    device.write_all_at(&[0; 512], found as u64 + 4096).unwrap();
+    device
+        .write_all_at(&[0; 512], found as u64 + 4096 + 128 * 1024)
+        .unwrap();
+    let (code, all) = states(&bench, "-d {dir} -f");
+    assert_eq!(code, 0, "its metadata is whole");
+    assert_eq!(all[2]["data_errors"], 2, "{all:?}");
+    assert_eq!(all[2]["metadata_errors"], 0);
+    let out = bench.ok("rewind -d {dir} -f tank");
+    assert!(out.contains("2 blocks of data are lost"), "{out}");
+    // Nothing is left of what an interrupted one would go on with.
+    let notes = std::fs::read_dir(bench.state().join("rewind")).unwrap();
+    assert_eq!(notes.count(), 0);
+    let (code, _, error) = bench.run("rewind -T x tank");
+    assert_eq!(
+        (code, error.contains("rewind: invalid txg")),
+        (2, true),
+        "{error}"
+    );
+    let (code, _, error) = bench.run("rewind -d {dir} tan");
+    assert_eq!(
+        (code, error.contains("tan: no such pool")),
+        (1, true),
+        "{error}"
+    );
+}

@@ -3,6 +3,8 @@
 //! # Source
 //! OpenZFS `cmd/zdb/zdb.c` (`zdb_count_block`).
 
+use std::hash::{DefaultHasher, Hasher};
+
 use phys::BlkPtrPhys;
 use zio::Bookmark;
 
@@ -33,8 +35,17 @@ impl Walker<'_> {
         match self.walk.options.checksums {
             Checksums::None => false,
             Checksums::Metadata => bp.is_metadata(),
-            Checksums::All => true,
+            Checksums::All => bp.is_metadata() || self.is_in_sample(bp),
         }
+    }
+
+    /// The same blocks each time, wherever they are referred to.
+    fn is_in_sample(&self, bp: &BlkPtrPhys) -> bool {
+        self.walk.options.sample.is_none_or(|one_in| {
+            let mut hash = DefaultHasher::new();
+            hash.write_u64(bp.dvas().next().map_or(0, |dva| dva.offset()));
+            hash.finish().is_multiple_of(u64::from(one_in.max(1)))
+        })
     }
 
     pub(super) fn leaf(&mut self, bp: &BlkPtrPhys, bookmark: &Bookmark) {
