@@ -75,6 +75,7 @@ const ASHIFT: Table<Entry> = Table {
         mount::MOUNT,
         mount::UNMOUNT,
         rewind::REWIND.held(),
+        files::RESCUE.held(),
         machine::MACHINE,
         drives::DRIVES,
         gpart::GPART,

@@ -83,8 +83,11 @@ fn run(parsed: &Parsed) -> Outcome {
     Fail::exit(u8::from(!rows.iter().any(|(_, found)| found.can_return())))
 }
 
-/// The pool: one that could be imported, or one that is.
-fn find(session: &Session, wanted: &str, places: &[&str]) -> Result<Past, Fail> {
+/// The past of a pool: one that could be imported, or one that is.
+///
+/// # Errors
+/// When there is none, or several, or it is in use.
+pub(crate) fn find(session: &Session, wanted: &str, places: &[&str]) -> Result<Past, Fail> {
     let cannot = |e: base::Error| Fail::Failed(format!("{wanted}: {e}"));
     if places.is_empty() && session.pools().is_imported(wanted)? {
         return session.past_of_imported(wanted).map_err(cannot);

@@ -178,6 +178,7 @@ impl Session {
             max_txg: import.max_txg,
             force: true,
             gives_up_logs: import.gives_up_logs,
+            tolerates_missing: false,
             rewinds: import.rewinds,
             host: host.clone(),
             settings: self.pools.settings(name),

@@ -21,6 +21,7 @@ impl Pools {
             max_txg,
             force: true,
             gives_up_logs: false,
+            tolerates_missing: false,
             rewinds: false,
             host: self.host()?,
             settings: self.settings(&name),

@@ -88,7 +88,7 @@ pub use keeper::Keeper;
 pub use mounting::{Apart, Given, MountedDataset};
 pub use mountpoint::{MountSettings, Mountpoint, below, place};
 pub use open::OpenPool;
-pub use past::{Condition, Depth, Past, PastState, SAMPLED};
+pub use past::{Condition, Depth, Past, PastState, Remains, SAMPLED};
 pub use pool_change::PoolChange;
 pub use pools::Pools;
 pub use rewind::{Rewind, Rewound};

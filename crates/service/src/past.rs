@@ -2,8 +2,8 @@
 //!
 //! # What it is
 //! The labels of a pool keep the uberblocks of its last hundred txgs or so, and each of them is a whole pool, as long
-//! as nothing that it refers to was overwritten. [`Past::look`] opens such a state, reads all of its metadata, and of its
-//! data one block in [`SAMPLED`] or every one, and counts what cannot be read. Nothing of the pool is changed.
+//! as nothing that it refers to was overwritten. [`Past::look`] opens such a state, reads all of its metadata, and of
+//! its data one block in [`SAMPLED`] or every one, and counts what cannot be read. Nothing of the pool is changed.
 //!
 //! # On disk
 //! Reading may take hours. `rewind/GUID` below the state folder has a line for each state that was looked at: what
@@ -24,6 +24,7 @@ use machine::Holder;
 use serde_json::{Value, json};
 use spa::{ImportOptions, Spa};
 use vdev::import::FoundPool;
+use zpl::mount::Mount;
 
 use crate::failure::Reason;
 use crate::rewind::is_obstacle;
@@ -163,6 +164,7 @@ impl Session {
                 max_txg: None,
                 force: true,
                 gives_up_logs: true,
+                tolerates_missing: false,
                 rewinds: false,
                 host: host.clone(),
                 settings: settings.clone(),
@@ -189,6 +191,7 @@ impl Session {
             let options = ImportOptions::from_config_in(&names, &config, true, host, settings)?;
             Ok(ImportOptions {
                 gives_up_logs: true,
+                tolerates_missing: false,
                 force: true,
                 ..options
             })
@@ -279,6 +282,21 @@ impl Past {
         let _ = std::fs::remove_file(&self.notes);
     }
 
+    /// Opens a state to save what is left of it, although whole top-level vdevs may be missing.
+    ///
+    /// # Errors
+    /// Errors of opening it.
+    pub fn open(&self, state: &PastState) -> Result<Remains> {
+        let spa = Spa::open(ImportOptions {
+            max_txg: Some(state.txg),
+            tolerates_missing: true,
+            ..(self.options)()?
+        })?;
+        let remains = Remains(spa);
+        remains.0.parts().dsl().dataset(&remains.0.name())?;
+        Ok(remains)
+    }
+
     fn read(
         &self,
         state: &PastState,
@@ -310,6 +328,53 @@ impl Past {
             data_errors: data.len() as u64,
             first,
         })
+    }
+}
+
+/// A state that is open to be read, as far as that can be.
+pub struct Remains(Spa);
+
+impl Remains {
+    /// All file systems and volumes, parents first, and below which ones others cannot be listed.
+    #[must_use]
+    pub fn datasets(&self) -> (Vec<String>, Vec<(String, Error)>) {
+        let dsl = self.0.parts().dsl();
+        let (mut waiting, mut lost) = (vec![self.0.name()], Vec::new());
+        let mut names = Vec::new();
+        while let Some(name) = waiting.pop() {
+            match dsl.children(&name) {
+                Ok(children) => waiting.extend(children.into_iter().rev()),
+                Err(error) => lost.push((name.clone(), error)),
+            }
+            names.push(name);
+        }
+        (names, lost)
+    }
+
+    /// The snapshots of a file system, oldest first.
+    ///
+    /// # Errors
+    /// Errors of reading their list.
+    pub fn snapshots(&self, name: &str) -> Result<Vec<String>> {
+        let dsl = self.0.parts().dsl();
+        let snapshots = dsl.snapshots(&dsl.dataset(name)?)?.into_iter();
+        Ok(snapshots.map(|(of, _)| format!("{name}@{of}")).collect())
+    }
+
+    /// Opens a file system or snapshot; what its intent log has is not in it.
+    ///
+    /// # Errors
+    /// As [`zpl::mount::mount`].
+    pub fn mount(&self, name: &str) -> Result<Mount> {
+        zpl::mount::mount(self.0.parts().dsl(), name, true)
+    }
+
+    /// The top-level vdevs that cannot be read.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
+        let tops = self.0.parts().tree().tops();
+        let is_gone = |top: &&Arc<vdev::Vdev>| !top.state().0.is_usable();
+        tops.iter().filter(is_gone).map(|top| top.name()).collect()
     }
 }
 

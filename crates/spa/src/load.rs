@@ -80,6 +80,9 @@ pub struct ImportOptions {
     pub force: bool,
     /// `-m`: when a log device is missing, give up the intent logs.
     pub gives_up_logs: bool,
+    /// Open what is only read although whole top-level vdevs are missing, with all that is on them.
+    #[doc(alias = "zfs_max_missing_tvds")]
+    pub tolerates_missing: bool,
     /// `--rewind-to-checkpoint`: open it as it was when its checkpoint was taken; for good, unless it is only read.
     pub rewinds: bool,
     /// The host that opens it.
@@ -160,6 +163,7 @@ impl ImportOptions {
             max_txg: None,
             force,
             gives_up_logs: false,
+            tolerates_missing: false,
             rewinds: false,
             host,
             settings,
@@ -301,7 +305,9 @@ impl Spa {
         check_readable(&look.obstacles)?;
         let tree = options.found.open(&look.config, !readonly)?;
         tree.note_uberblock(&uberblock);
-        check_tree(&tree)?;
+        if !(options.tolerates_missing && options.readonly) {
+            check_tree(&tree)?;
+        }
         if options.rewinds && !readonly {
             let (found, host) = (&options.found, &options.host);
             checkpoint::write_rewound(found, &tree, &uberblock, host, multihost)?;
@@ -760,7 +766,10 @@ fn load(
     if !readonly {
         spa.inner.take_dedup_quota()?;
     }
-    spa.inner.begin_suspending();
+    // What is missing of what is to be saved does not come back.
+    if !options.tolerates_missing {
+        spa.inner.begin_suspending();
+    }
     if !readonly {
         if spa.multihost() {
             spa.inner.mmp.start(&spa.inner);

@@ -184,6 +184,7 @@ impl Spa {
             max_txg: None,
             force: true,
             gives_up_logs: true,
+            tolerates_missing: false,
             rewinds: false,
             host,
             settings,

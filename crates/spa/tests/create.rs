@@ -67,6 +67,7 @@ fn reopen(folder: &Path, names: &[&str]) -> Spa {
         max_txg: None,
         force: false,
         gives_up_logs: false,
+        tolerates_missing: false,
         rewinds: false,
         host: host(),
         settings: Settings::default(),

@@ -256,6 +256,7 @@ fn options(
         max_txg: None,
         force: false,
         gives_up_logs: false,
+        tolerates_missing: false,
         rewinds: false,
         host: host(),
         settings,
@@ -404,6 +405,7 @@ pub fn open_at(disks: &[Arc<dyn Provider>], txg: Txg) -> Result<Spa> {
         max_txg: Some(txg),
         force: true,
         gives_up_logs: false,
+        tolerates_missing: false,
         host: host(),
         settings: settings(),
     })

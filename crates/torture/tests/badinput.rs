@@ -313,6 +313,7 @@ fn a_device_of_another_pool_is_not_taken_for_a_missing_side() {
             max_txg: None,
             force: false,
             gives_up_logs: false,
+            tolerates_missing: false,
             rewinds: false,
             host: pool::host(),
             settings: spa::Settings::default(),

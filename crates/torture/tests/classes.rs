@@ -234,6 +234,7 @@ fn import(devices: &[Arc<dyn Provider>], gives_up_logs: bool) -> base::Result<Sp
         max_txg: None,
         force: false,
         gives_up_logs,
+        tolerates_missing: false,
         rewinds: false,
         host: pool::host(),
         settings: pool::settings(),

@@ -43,6 +43,7 @@ fn take(devices: &[Arc<dyn Provider>], hostid: u64) -> base::Result<Spa> {
         max_txg: None,
         force: true,
         gives_up_logs: false,
+        tolerates_missing: false,
         rewinds: false,
         host: Host {
             id: hostid,

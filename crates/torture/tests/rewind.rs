@@ -34,6 +34,7 @@ fn open(disks: &[Arc<dyn Provider>], max_txg: Option<Txg>) -> Result<Spa> {
         max_txg,
         force: false,
         gives_up_logs: false,
+        tolerates_missing: false,
         rewinds: false,
         host: pool::host(),
         settings: pool::settings(),

@@ -90,6 +90,7 @@ fn options(found: FoundPool, readonly: bool) -> ImportOptions {
         max_txg: None,
         force: false,
         gives_up_logs: false,
+        tolerates_missing: false,
         rewinds: false,
         host: pool::host(),
         settings: pool::settings(),

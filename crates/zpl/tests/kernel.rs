@@ -669,6 +669,7 @@ fn open_forced(path: &Path) -> Spa {
         max_txg: None,
         force: true,
         gives_up_logs: false,
+        tolerates_missing: false,
         rewinds: false,
         host: pool::host(),
         settings: spa::Settings::default(),

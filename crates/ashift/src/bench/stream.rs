@@ -183,6 +183,7 @@ fn read(files: &[String], object: ObjectId, total: u64, payload: &[u8]) -> Resul
         max_txg: None,
         force: false,
         gives_up_logs: false,
+        tolerates_missing: false,
         rewinds: false,
         host: host(),
         settings: Settings::default(),

@@ -12,6 +12,7 @@
 //!    attributes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use base::{BlockBuf, Error, ErrorKind, Result};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -21,6 +22,7 @@ use super::change::owner;
 use super::host_tree::{Stream, read_small};
 use super::loss::Losses;
 use super::mode::umask;
+use super::salvage::{self, Left, Salvage};
 use super::show::{join, top};
 use super::tree::{Content, Handle, Meta, Names, Tree};
 use super::walk::second_name;
@@ -98,6 +100,8 @@ pub(super) struct Copy<'a> {
     is_full: bool,
     piece: BlockBuf,
     whose: Whose,
+    /// What is kept of a damaged pool's files, if it is one.
+    pub(super) salvage: Option<&'a mut Salvage>,
 }
 
 /// What new files get from the process.
@@ -187,6 +191,7 @@ impl<'a> Copy<'a> {
                 owner: owner(),
                 allowed: 0o777 & !umask(),
             },
+            salvage: None,
         }
     }
 
@@ -194,8 +199,26 @@ impl<'a> Copy<'a> {
     pub(super) fn operand(&mut self, path: &str, shown: &str, name: &[u8]) {
         let outcome = self.try_operand(path, shown, name);
         self.run.bar.finish_and_clear();
-        self.run.note(shown, outcome);
+        self.note(shown, outcome, Left::Gone);
         self.losses.sum_up(self.run);
+    }
+
+    /// Copies a file that no name leads to as `name` into a directory of the target.
+    pub(super) fn orphan(&mut self, file: &Handle, dir: &Handle, shown: &str, name: &str) {
+        let label = join(shown, name.as_bytes());
+        let meta = self.source.meta(file);
+        let Some(meta) = self.note(&label, meta, Left::Gone) else {
+            return;
+        };
+        let item = Item {
+            file,
+            meta: &meta,
+            dir,
+            name: name.as_bytes(),
+            shown: &label,
+        };
+        let outcome = self.node(item, None);
+        self.note(&label, outcome, Left::Gone);
     }
 
     fn try_operand(&mut self, path: &str, shown: &str, name: &[u8]) -> Result<()> {
@@ -255,10 +278,17 @@ impl<'a> Copy<'a> {
             return Ok(());
         }
         let is_linked = self.options.preserve.links && item.meta.links > 1;
+        if self.is_saved(item) {
+            if is_linked {
+                self.linked.insert(item.meta.identity, self.place.clone());
+            }
+            return Ok(());
+        }
         if is_linked && let Some(place) = self.linked.get(&item.meta.identity).cloned() {
             self.make_room(item)?;
             let first = self.at_place(&place)?;
-            return self.target.link(&first, item.dir, item.name);
+            self.target.link(&first, item.dir, item.name)?;
+            return self.saved(item);
         }
         let (new, is_new) = match item.meta.file_type {
             FileType::Regular => match self.regular(item, ahead)? {
@@ -286,7 +316,53 @@ impl<'a> Copy<'a> {
         if is_linked {
             self.linked.insert(item.meta.identity, self.place.clone());
         }
+        self.saved(item)
+    }
+
+    /// Whether nothing more can be saved of a file.
+    fn is_saved(&mut self, item: Item<'_>) -> bool {
+        let Some(salvage) = &mut self.salvage else {
+            return false;
+        };
+        salvage.reached.insert(item.meta.identity.1);
+        salvage.lost.clear();
+        salvage.is_done(item.shown)
+    }
+
+    /// Notes that a file is there, but for what is lost of it.
+    fn saved(&mut self, item: Item<'_>) -> Result<()> {
+        let Some(salvage) = &mut self.salvage else {
+            return Ok(());
+        };
+        let left = match std::mem::take(&mut salvage.lost) {
+            lost if lost.is_empty() => Left::Whole,
+            lost if covers(&lost, item.meta.size) => Left::Gone("all of its content".to_owned()),
+            lost => Left::Partly(lost),
+        };
+        self.left(item.shown, &left)
+    }
+
+    fn left(&mut self, shown: &str, left: &Left) -> Result<()> {
+        let Some(salvage) = &mut self.salvage else {
+            return Ok(());
+        };
+        salvage.note(shown, left)?;
+        for line in salvage.take_said() {
+            self.run.line(&line);
+        }
         Ok(())
+    }
+
+    /// Reports an error with a file, or notes that it is lost.
+    fn note<T>(&mut self, shown: &str, outcome: Result<T>, left: fn(String) -> Left) -> Option<T> {
+        match outcome {
+            Err(error) if self.salvage.is_some() && salvage::is_damage(&error) => {
+                let noted = self.left(shown, &left(error.to_string()));
+                self.run.note(shown, noted);
+                None
+            }
+            outcome => self.run.note(shown, outcome),
+        }
     }
 
     /// The file at a place below the destination. It is looked up again, since the directories of all
@@ -355,6 +431,9 @@ impl<'a> Copy<'a> {
 
     fn directory(&mut self, item: Item<'_>) -> Result<()> {
         let identity = item.meta.identity;
+        if let Some(salvage) = &mut self.salvage {
+            salvage.reached.insert(identity.1);
+        }
         if self.is_from_pool && !self.entered.insert(identity) {
             return Err(second_name(base::ObjectId(identity.1)));
         }
@@ -385,7 +464,7 @@ impl<'a> Copy<'a> {
     fn entries(&mut self, from: &Handle, to: &Handle, shown: &str) -> Result<()> {
         let (from, to) = (self.source.enter(from)?, self.target.enter(to)?);
         let Names { names, outcome } = self.source.list(&from);
-        self.run.note(shown, outcome);
+        self.note(shown, outcome, Left::Names);
         for names in names.chunks(AHEAD) {
             let mut files = Vec::with_capacity(names.len());
             for name in names {
@@ -394,7 +473,7 @@ impl<'a> Copy<'a> {
                     let meta = self.source.meta(&file)?;
                     Ok((file, meta))
                 });
-                if let Some((file, meta)) = self.run.note(&label, found) {
+                if let Some((file, meta)) = self.note(&label, found, Left::Gone) {
                     files.push((name, label, file, meta));
                 }
             }
@@ -409,7 +488,7 @@ impl<'a> Copy<'a> {
                 };
                 let outcome = self.node(item, ahead);
                 self.is_full |= outcome.as_ref().is_err_and(ends_all);
-                self.run.note(&label, outcome);
+                self.note(&label, outcome, Left::Gone);
                 if self.is_full {
                     return Ok(());
                 }
@@ -422,6 +501,10 @@ impl<'a> Copy<'a> {
     fn regular(&mut self, item: Item<'_>, ahead: Ahead) -> Result<Option<(Handle, bool)>> {
         let (new, is_new) = self.open_new(item)?;
         if self.clone_contents(item, &new)? {
+            return Ok(Some((new, is_new)));
+        }
+        if let (true, None | Some(Err(_))) = (self.salvage.is_some(), &ahead) {
+            self.salvage_contents(item, &new)?;
             return Ok(Some((new, is_new)));
         }
         let outcome = match ahead {
@@ -449,6 +532,17 @@ impl<'a> Copy<'a> {
                 Ok(None)
             }
         }
+    }
+
+    fn salvage_contents(&mut self, item: Item<'_>, new: &Handle) -> Result<()> {
+        let mut from = self.source.open(item.file, false)?;
+        let mut to = self.target.open(new, true)?;
+        let (piece, bar) = (&mut self.piece, &self.run.bar);
+        let lost = salvage::contents((&mut *from, &mut *to), item.meta, piece, |n| bar.inc(n))?;
+        if let Some(salvage) = &mut self.salvage {
+            salvage.lost = lost;
+        }
+        Ok(())
     }
 
     /// Whether the contents are those of the source now, with the same blocks.
@@ -562,6 +656,11 @@ impl<'a> Copy<'a> {
             self.losses.note(self.run, item.shown, &called, &error);
         }
     }
+}
+
+/// Whether nothing of a file of this size is outside these ranges.
+fn covers(ranges: &[Range<u64>], size: u64) -> bool {
+    matches!(ranges, [all] if *all == (0..size))
 }
 
 /// Whether all further writes would fail, too.

@@ -22,6 +22,8 @@ mod owner;
 mod paths;
 mod pool_tree;
 mod remove;
+mod rescue;
+mod salvage;
 mod show;
 mod stat;
 mod tree;
@@ -43,6 +45,7 @@ pub(crate) use find::FIND;
 pub(crate) use ls::LS;
 pub(crate) use paths::{Location, Paths};
 pub(crate) use remove::{RM, RMDIR};
+pub(crate) use rescue::RESCUE;
 pub(crate) use stat::STAT;
 
 /// Compares a folder of this host with one of a dataset, opened through the state folder `state`.

@@ -15,6 +15,7 @@ mod import;
 mod iostat;
 mod obstacles;
 mod remove;
+mod rescue;
 mod rewind;
 mod spares;
 mod suspend;

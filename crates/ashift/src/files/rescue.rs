@@ -1,0 +1,285 @@
+//! `ashift rescue`: copies what is left of a pool that cannot be imported.
+//!
+//! # What it is
+//! The newest state that opens is read, even if whole top-level vdevs are missing. Every file system is copied as `cp
+//! -a` would, but for what is lost: [`super::salvage`]. Files whose directories are lost are found in the list of
+//! objects of their file system, and get names below `lost+found`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use admin::getopt::Parsed;
+use admin::number::date_time;
+use base::{Context, Error, ErrorKind, ObjectId, Result, Txg};
+use service::{Access, Past, PastState, Remains};
+use zpl::FileType;
+use zpl::mount::Mount;
+
+use super::Run;
+use super::copy::{self, Copy, Options, Preserve, Reflink};
+use super::host_tree::HostTree;
+use super::pool_tree::PoolTree;
+use super::salvage::{Left, Salvage};
+use super::tree::{Handle, Tree};
+use crate::caller;
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
+use crate::rewind;
+use crate::session::session;
+use crate::zone;
+
+/// The report, and what an interrupted run goes on with.
+const JOURNAL: &str = "rescue.tsv";
+/// Where files go whose directories are lost, in each file system.
+const FOUND: &str = "lost+found";
+/// Dnodes in a block of them: where one block is lost, the next is tried.
+const DNODES_PER_BLOCK: u64 = 32;
+
+const USAGE: &str = "\
+usage: ashift rescue [-d FOLDER|DEVICE]… [-T TXG] [-sv] POOL|GUID FOLDER
+";
+
+const MORE: &str = "
+Copies what can be read of a pool that cannot be imported, destroyed pools included, into a folder of this host, each
+file system below the folder of its name, with owners, modes, times, links, extended attributes. What cannot be read of
+a file is a hole in the copy. Nothing of the pool is changed.
+
+Each file is in FOLDER/rescue.tsv, with what was saved: whole, partly (and which bytes are lost), or gone; of a
+directory whose names cannot all be read: names. Files of lost directories are below lost+found. The same command goes
+on where an interrupted one was, and tries again what was gone. `ashift rewind` shows the states of a pool.
+
+  -d PLACE  look for the devices there; otherwise on all disks, and among the imported pools
+  -T TXG    the state of this txg; otherwise the newest that opens
+  -s        the snapshots, too, each beside its file system
+  -v        say each file
+";
+
+pub(crate) const RESCUE: Command<Entry> = Command::parsed(
+    "rescue",
+    "copy what is left of a pool that cannot be imported",
+    USAGE,
+    ("d:sT:v", 2),
+    rescue,
+)
+.more(MORE);
+
+fn rescue(parsed: &Parsed) -> Outcome {
+    let [wanted, folder] = &parsed.operands[..] else {
+        return Err(Fail::Usage("one pool and one folder".to_owned()));
+    };
+    let txg = parsed.value('T').map(str::parse::<u64>).transpose();
+    let txg = txg.map_err(|_| Fail::Usage("invalid txg".to_owned()))?;
+    let session = session(Access::Read, "");
+    let places: Vec<&str> = parsed.values('d').collect();
+    let past = rewind::find(&session, wanted, &places)?;
+    let mut run = Run::new("rescue");
+    run.verbose = parsed.has('v');
+    let (state, remains) = open(&past, txg.map(Txg), wanted)?;
+    let when = date_time(state.at_secs, zone::local());
+    eprintln!("ashift rescue: {wanted}: txg {}, of {when}", state.txg);
+    for vdev in remains.missing() {
+        eprintln!("ashift rescue: {wanted}: {vdev} cannot be read");
+    }
+    let folder = Path::new(folder);
+    let made = std::fs::create_dir_all(folder).map_err(Error::from);
+    made.within(|| folder.display().to_string())?;
+    let mut salvage = Salvage::begin(&folder.join(JOURNAL))?;
+    copy::allow_deep_trees();
+    let (names, lost) = remains.datasets();
+    for (name, error) in lost {
+        let text = format!("what is below cannot be listed: {error}");
+        salvage.note(&name, &Left::Names(text))?;
+    }
+    for name in with_snapshots(&remains, names, parsed.has('s'), &mut salvage)? {
+        let saved = save(&remains, &name, folder, &mut salvage, &mut run);
+        run.note(&name, saved);
+    }
+    sum_up(&mut run, &salvage)
+}
+
+/// The newest state that opens.
+fn open(past: &Past, txg: Option<Txg>, pool: &str) -> Result<(PastState, Remains), Fail> {
+    let mut first = None;
+    let is_wanted = |state: &&PastState| txg.is_none_or(|txg| state.txg == txg);
+    for state in past.states().iter().filter(is_wanted) {
+        match past.open(state) {
+            Ok(remains) => return Ok((state.clone(), remains)),
+            Err(error) => {
+                first.get_or_insert(error);
+            }
+        }
+    }
+    let why = first.map_or(
+        "no label has an uberblock of this txg".to_owned(),
+        |error| format!("no state of it opens: {error}"),
+    );
+    Err(Fail::Failed(format!("{pool}: {why}")))
+}
+
+/// The file systems, each with its snapshots if they are asked for.
+fn with_snapshots(
+    remains: &Remains,
+    names: Vec<String>,
+    is_asked: bool,
+    salvage: &mut Salvage,
+) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for name in names {
+        if is_asked {
+            match remains.snapshots(&name) {
+                Ok(snapshots) => all.extend(snapshots),
+                Err(error) => {
+                    let text = format!("its snapshots cannot be listed: {error}");
+                    salvage.note(&name, &Left::Names(text))?;
+                }
+            }
+        }
+        all.push(name);
+    }
+    Ok(all)
+}
+
+/// Copies one file system or snapshot.
+fn save(
+    remains: &Remains,
+    name: &str,
+    folder: &Path,
+    salvage: &mut Salvage,
+    run: &mut Run,
+) -> Result<()> {
+    let mount = match remains.mount(name) {
+        Ok(mount) => Arc::new(mount),
+        Err(error) => {
+            let why = match error.kind() {
+                ErrorKind::InvalidInput => "volumes are not copied".to_owned(),
+                _ => error.to_string(),
+            };
+            return note(salvage, run, name, &Left::Gone(why));
+        }
+    };
+    let place = folder.join(name);
+    let shown = place.display().to_string();
+    let made = std::fs::create_dir_all(&place).map_err(Error::from);
+    made.within(|| shown.clone())?;
+    let target = HostTree;
+    let directory = target.resolve(&shown)?;
+    let directory = target.enter(&directory)?;
+    let options = options(run.verbose);
+    let source = PoolTree(Arc::clone(&mount));
+    salvage.reached.clear();
+    run.show_progress(true);
+    let mut copy = Copy::new(
+        &options,
+        run,
+        (&source, true),
+        (&target, false),
+        (&directory, &shown, false),
+    );
+    copy.salvage = Some(salvage);
+    copy.operand("/", &format!("{name}:/"), b"");
+    let reached = copy.salvage.take().map(|salvage| {
+        let reached = salvage.reached.clone();
+        copy.salvage = Some(salvage);
+        reached
+    });
+    let orphans = orphans(&mount, &reached.unwrap_or_default());
+    if orphans.is_empty() {
+        return Ok(());
+    }
+    let found = place.join(FOUND);
+    let made = std::fs::create_dir_all(&found).map_err(Error::from);
+    made.within(|| found.display().to_string())?;
+    let found = target.resolve(&found.display().to_string())?;
+    let found = target.enter(&found)?;
+    for id in orphans {
+        copy.orphan(
+            &Handle::Object(id),
+            &found,
+            &format!("{name}:/{FOUND}"),
+            &format!("{id}"),
+        );
+    }
+    Ok(())
+}
+
+fn note(salvage: &mut Salvage, run: &mut Run, name: &str, left: &Left) -> Result<()> {
+    salvage.note(name, left)?;
+    for line in salvage.take_said() {
+        run.line(&line);
+    }
+    Ok(())
+}
+
+/// As `cp -a`.
+fn options(verbose: bool) -> Options {
+    Options {
+        recursive: true,
+        links_as_links: true,
+        force: true,
+        no_clobber: false,
+        verbose,
+        devices: true,
+        reflink: Reflink::Never,
+        preserve: Preserve {
+            mode: true,
+            owner: true,
+            times: true,
+            xattrs: true,
+            links: true,
+        },
+    }
+}
+
+/// The files and directories that have a name, but none that is left: directories first, and not what is in them.
+fn orphans(mount: &Mount, reached: &BTreeSet<u64>) -> Vec<ObjectId> {
+    let mut lost = Vec::new();
+    let (mut at, mut failed) = (ObjectId(0), 0);
+    // Past the last block of dnodes nothing is lost: reading on says that there is no more.
+    while failed < FAILURES_MAX {
+        match mount.objset().next_object(at) {
+            Ok(None) => break,
+            Ok(Some(id)) => {
+                (at, failed) = (id, 0);
+                if reached.contains(&id.0) || id == mount.root() {
+                    continue;
+                }
+                lost.extend(mount.getattr(id).ok().filter(|attr| attr.links > 0));
+            }
+            Err(_) => {
+                at = ObjectId(((at.0 + 1) / DNODES_PER_BLOCK + 1) * DNODES_PER_BLOCK - 1);
+                failed += 1;
+            }
+        }
+        caller::check();
+    }
+    let directories: BTreeSet<ObjectId> = lost
+        .iter()
+        .filter(|attr| attr.file_type() == Some(FileType::Directory))
+        .map(|attr| attr.id)
+        .collect();
+    // What is in a directory that is left is found below it, unless its name there is lost.
+    let is_top = |attr: &&zpl::Attr| !directories.contains(&attr.parent) || attr.parent == attr.id;
+    lost.iter().filter(is_top).map(|attr| attr.id).collect()
+}
+
+/// Blocks of dnodes in a row that cannot be read, after which no more are expected.
+const FAILURES_MAX: u32 = 10_000;
+
+fn sum_up(run: &mut Run, salvage: &Salvage) -> Outcome {
+    let counts = salvage.counts();
+    let count = |word| counts.get(word).copied().unwrap_or(0);
+    let (whole, partly, gone, names) = (
+        count("whole"),
+        count("partly"),
+        count("gone"),
+        count("names"),
+    );
+    run.bar.finish_and_clear();
+    run.line(&format!(
+        "{whole} whole, {partly} partly, {gone} gone, {names} directories with lost names"
+    ));
+    run.lines.flush();
+    let is_all = !run.failed && partly + gone + names == 0;
+    Fail::exit(u8::from(!is_all))
+}

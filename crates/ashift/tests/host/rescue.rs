@@ -1,0 +1,196 @@
+//! `rescue`: what is left of pools that cannot be imported.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use phys::label::LABEL_START_SIZE;
+
+use crate::bench::Bench;
+
+/// Bytes that do not compress, others for each seed.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut byte = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(&mut byte).take(len).collect()
+}
+
+/// The files of the journal: their words, and what is lost.
+fn journal(bench: &Bench) -> BTreeMap<String, (String, String)> {
+    let text = fs::read_to_string(bench.path("out/rescue.tsv")).unwrap();
+    let line = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [word, path, lost] = fields[..] else {
+            panic!("{line}");
+        };
+        (path.to_owned(), (word.to_owned(), lost.to_owned()))
+    };
+    text.lines().map(line).collect()
+}
+
+/// A copy has all but what the journal calls lost, and nothing there.
+fn assert_saved(copy: &Path, expected: &[u8], word: &str, lost: &str) {
+    let mut got = fs::read(copy).unwrap();
+    assert_eq!(got.len(), expected.len(), "{copy:?}");
+    let range = |range: &str| -> (usize, usize) {
+        let (first, last) = range.split_once('-').unwrap();
+        (first.parse().unwrap(), last.parse().unwrap())
+    };
+    let ranges = match word {
+        "whole" => Vec::new(),
+        "gone" => vec![(0, expected.len() - 1)],
+        _ => lost.split(',').map(range).collect(),
+    };
+    for (first, last) in ranges {
+        let is_hole = got[first..=last].iter().all(|byte| *byte == 0);
+        assert!(is_hole, "{copy:?} {first}-{last}");
+        got[first..=last].copy_from_slice(&expected[first..=last]);
+    }
+    assert_eq!(got, expected, "{copy:?}: {word} {lost}");
+}
+
+#[test]
+fn a_lost_disk_of_a_stripe_costs_what_was_on_it() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create tank {a} {b}");
+    bench.ok("zfs create -o recordsize=16K tank/docs");
+    fs::create_dir_all(bench.path("tree/sub")).unwrap();
+    let names: Vec<String> = (0..30)
+        .map(|i| format!("sub/file{i}"))
+        .chain(["big".to_owned()])
+        .collect();
+    let length = |i: usize| if i == 30 { 8_000_000 } else { 3000 + i * 100 };
+    for (i, name) in names.iter().enumerate() {
+        fs::write(
+            bench.path("tree").join(name),
+            noise(i as u64 + 1, length(i)),
+        )
+        .unwrap();
+    }
+    fs::hard_link(bench.path("tree/sub/file0"), bench.path("tree/again")).unwrap();
+    std::os::unix::fs::symlink("sub/file1", bench.path("tree/link")).unwrap();
+    bench.ok("cp -a {dir}/tree tank/docs:/");
+    bench.ok("zpool export tank");
+    bench.ok("rescue -d {dir} tank {dir}/all");
+    let (whole, before) = (
+        bench.path("all/tank/docs/tree"),
+        fs::read(bench.path("a")).unwrap(),
+    );
+    for (i, name) in names.iter().enumerate() {
+        assert_eq!(
+            fs::read(whole.join(name)).unwrap(),
+            noise(i as u64 + 1, length(i)),
+            "{name}"
+        );
+    }
+    assert_eq!(fs::metadata(whole.join("again")).unwrap().nlink(), 2);
+    assert_eq!(
+        fs::read_link(whole.join("link")).unwrap().to_str(),
+        Some("sub/file1")
+    );
+    fs::rename(bench.path("b"), bench.state().join("b")).unwrap();
+    let (code, out, error) = bench.run("rescue -d {dir} tank {dir}/out");
+    assert_eq!(code, 1, "{out}{error}");
+    assert!(error.contains("cannot be read"), "{error}");
+    let found = journal(&bench);
+    assert_eq!(found.len(), names.len() + 2, "each name once: {found:?}");
+    let words: Vec<&str> = found.values().map(|(word, _)| &**word).collect();
+    assert!(
+        words.contains(&"whole") && words.contains(&"partly"),
+        "{found:?}"
+    );
+    assert!(out.ends_with("0 directories with lost names\n"), "{out}");
+    for (i, name) in names.iter().enumerate() {
+        let (word, lost) = &found[&format!("tank/docs:/tree/{name}")];
+        let got = bench.path("out/tank/docs/tree").join(name);
+        assert_saved(&got, &noise(i as u64 + 1, length(i)), word, lost);
+    }
+    assert_eq!(
+        fs::read(bench.path("a")).unwrap(),
+        before,
+        "nothing is changed"
+    );
+    // Once more: what is there stays, also if it was changed meanwhile.
+    let one = names
+        .iter()
+        .find(|name| found[&format!("tank/docs:/tree/{name}")].0 == "whole");
+    let one = bench.path("out/tank/docs/tree").join(one.unwrap());
+    fs::write(&one, "changed").unwrap();
+    assert_eq!(bench.run("rescue -d {dir} tank {dir}/out").0, 1);
+    assert_eq!(fs::read(&one).unwrap(), b"changed");
+    assert_eq!(journal(&bench), found);
+    // With the disk back, what was gone or partly there is whole in a new folder.
+    fs::rename(bench.state().join("b"), bench.path("b")).unwrap();
+    bench.ok("rescue -d {dir} tank {dir}/new");
+}
+
+/// The places of the blocks of an object, by `zdb`.
+fn places(bench: &Bench, dataset: &str, object: &str) -> Vec<u64> {
+    let out = bench.ok(&format!("zdb -e -p {{dir}} -dddddd {dataset} {object}"));
+    let blocks = out.lines().filter(|line| line.contains(" L0 "));
+    let places = blocks.flat_map(|line| line.split_whitespace());
+    let place = |word: &str| {
+        let offset = word.strip_prefix("0:")?.split(':').next()?;
+        u64::from_str_radix(offset, 16).ok()
+    };
+    places.filter_map(place).collect()
+}
+
+#[test]
+fn files_of_a_lost_directory_are_found() {
+    let bench = Bench::new(&["a"]);
+    bench.ok("zpool create tank {a}");
+    bench.ok("zfs create tank/x");
+    fs::create_dir_all(bench.path("tree/lost/below")).unwrap();
+    for i in 0..40 {
+        let name = format!("tree/lost/a-name-that-is-not-short-{i}");
+        fs::write(bench.path(&name), noise(i + 1, 2000)).unwrap();
+    }
+    fs::write(bench.path("tree/lost/below/deep"), noise(99, 2000)).unwrap();
+    fs::write(bench.path("tree/kept"), noise(98, 2000)).unwrap();
+    bench.ok("cp -a {dir}/tree tank/x:/");
+    let object = bench.ok("ls -id tank/x:/tree/lost");
+    let object = object.split_whitespace().next().unwrap().to_owned();
+    bench.ok("zfs snapshot tank/x@then");
+    bench.ok("rm tank/x:/tree/kept");
+    bench.ok("zpool export tank");
+    let damaged = places(&bench, "tank/x", &object);
+    assert_eq!(damaged.len(), 2, "both copies");
+    for offset in damaged {
+        bench.scribble(
+            "a",
+            offset + LABEL_START_SIZE..offset + LABEL_START_SIZE + 512,
+        );
+    }
+    let (code, out, error) = bench.run("rescue -d {dir} -s tank {dir}/out");
+    assert_eq!(code, 1, "{out}{error}");
+    let found = journal(&bench);
+    assert_eq!(found["tank/x:/tree/lost"].0, "names", "{found:?}");
+    assert_eq!(found["tank/x@then:/tree/kept"].0, "whole");
+    assert!(!found.contains_key("tank/x:/tree/kept"));
+    let read = |path: &Path| fs::read(path).unwrap();
+    assert_eq!(
+        read(&bench.path("out/tank/x@then/tree/kept")),
+        noise(98, 2000)
+    );
+    let (mut contents, mut deep) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(bench.path("out/tank/x/lost+found")).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => deep.push(read(&path.join("deep"))),
+            false => contents.push(read(&path)),
+        }
+    }
+    let mut expected: Vec<_> = (0..40).map(|i| noise(i + 1, 2000)).collect();
+    contents.sort();
+    expected.sort();
+    assert_eq!(contents, expected);
+    assert_eq!(deep, [noise(99, 2000)]);
+    assert!(out.contains("2 directories with lost names"), "{out}");
+}
