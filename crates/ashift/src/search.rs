@@ -54,7 +54,12 @@ pub(crate) fn devices(world: &World, places: &[&str]) -> Result<Vec<Arc<dyn Prov
         })
     };
     let names = paths.iter().filter(is_candidate);
-    let names = names.map(|path| path.display().to_string()).chain(layers);
+    let names: Vec<String> = names.map(|path| path.display().to_string()).collect();
+    // The partitions of a disk have names of their own on the host, those of an image have not.
+    let is_image = |name: &&String| Path::new(name).is_file();
+    let images = names.iter().filter(is_image);
+    let inside: Vec<String> = images.flat_map(|name| world.partitions(name)).collect();
+    let names = names.into_iter().chain(inside).chain(layers);
     let open_one = |name: String| Namespace::open(world, &name, OpenMode::Inspect).ok();
     Ok(names.filter_map(open_one).collect())
 }

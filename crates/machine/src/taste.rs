@@ -82,6 +82,14 @@ impl World {
         Ok(places)
     }
 
+    /// The names of the partitions on a provider; none if it has no valid table, or cannot be read.
+    #[must_use]
+    pub fn partitions(&self, name: &str) -> Vec<String> {
+        let places = self.places(&self.canonical(name), 0);
+        let places = places.iter().flat_map(|places| places.iter());
+        places.map(|place| place.name.clone()).collect()
+    }
+
     /// The partition of that name or label.
     pub(crate) fn find_place(
         &self,

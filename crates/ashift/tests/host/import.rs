@@ -35,6 +35,34 @@ fn one_device_leads_to_the_others() {
 }
 
 #[test]
+fn a_partition_in_an_image_is_found() {
+    let bench = Bench::new(&["a"]);
+    bench.ok("gpart create -s gpt {a}");
+    bench.ok("gpart add -t freebsd-ufs -s 10M {a}");
+    bench.ok("gpart add -t freebsd-zfs {a}");
+    bench.ok("zpool create tank {dir}/ap2");
+    bench.ok("zpool export tank");
+    // As an image of another host's disk: the paths in its labels are not here.
+    std::fs::create_dir(bench.path("images")).unwrap();
+    std::fs::rename(bench.path("a"), bench.path("images/sda.img")).unwrap();
+    for place in [
+        "{dir}/images",
+        "{dir}/images/sda.img",
+        "{dir}/images/sda.imgp2",
+    ] {
+        let listing = bench.ok(&format!("zpool import -d {place}"));
+        assert!(listing.contains("sda.imgp2  ONLINE"), "{place}: {listing}");
+        assert_eq!(listing.matches("pool: tank").count(), 1, "{listing}");
+    }
+    bench.ok("zpool import -d {dir}/images tank");
+    bench.ok("zfs create tank/x");
+    assert_eq!(bench.ok("zpool list -Ho health"), "ONLINE\n");
+    bench.ok("zpool export tank");
+    bench.ok("zpool import -d {dir}/images/sda.img -o readonly=on tank");
+    assert!(bench.ok("zfs list -Ho name").contains("tank/x"));
+}
+
+#[test]
 fn a_missing_device_is_shown_by_its_path() {
     let bench = exported_mirror();
     std::fs::remove_file(bench.path("b")).unwrap();
