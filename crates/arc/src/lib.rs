@@ -391,6 +391,11 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Cache<S> {
     fn prefetch_distance(&self) -> u64 {
         self.inner.ahead.distance()
     }
+
+    fn forget(&self) {
+        self.flush_cache();
+        self.inner.store.forget();
+    }
 }
 
 impl<S: LogStore + ?Sized + 'static> LogStore for Cache<S> {

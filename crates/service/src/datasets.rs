@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::Result;
-use dsl::{DatasetStats, DslBookmark, DslDataset, DslPool, NewDataset, Prop, PropChange, Space};
+use dsl::{
+    DatasetStats, DslBookmark, DslDataset, DslPool, Encryption, NewDataset, Prop, PropChange, Space,
+};
 use phys::PropValue;
 
 use crate::open::OpenPool;
@@ -78,6 +80,16 @@ impl Datasets<'_> {
     /// The properties that are set or inherited.
     pub fn props(self, dataset: &Arc<DslDataset>) -> Result<BTreeMap<String, Prop>> {
         self.0.props(dataset)
+    }
+
+    /// How a dataset is encrypted; `None` if it is not.
+    pub fn encryption(self, dataset: &Arc<DslDataset>) -> Result<Option<Encryption>> {
+        self.0.encryption(&dataset.dir())
+    }
+
+    /// The name of its encryption root.
+    pub fn encryption_root(self, encryption: &Encryption) -> Result<String> {
+        self.0.encryption_root(encryption)
     }
 
     /// The properties that a stream brought.

@@ -197,7 +197,7 @@ pub trait BlockStore: Send + Sync {
     ///
     /// # Errors
     /// `Checksum` when no copy matches, `Io` when no copy could be read, `Corrupt` when the pointer or
-    /// the compressed bytes are invalid, `Unsupported` for encrypted blocks.
+    /// the compressed bytes are invalid, `NoKey` for an encrypted block without its key.
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf>;
 
     /// Like [`read`](BlockStore::read), for a block that no reader has asked for yet: demand reads go
@@ -271,6 +271,10 @@ pub trait BlockStore: Send + Sync {
     fn prefetch_distance(&self) -> u64 {
         PREFETCH_DISTANCE_MAX_BYTES
     }
+
+    /// Forgets what it has in memory of blocks, since more or fewer of them can be read from now on.
+    #[doc(alias = "arc_flush")]
+    fn forget(&self) {}
 
     /// Writes one block; see [`write_batch`](BlockStore::write_batch).
     ///

@@ -51,8 +51,8 @@ use crate::error_log::ErrorLog;
 use crate::gang::{GangWrite, Placed};
 use crate::issue::{Flight, Issuer, Write};
 use crate::{
-    AllocClass, Allocator, BlockStore, Bookmark, Dedup, DedupTables, Hint, LogStore, Priority,
-    SecondLevel, Suspend, UnderWay, VdevOps, WriteRequest, eck, log,
+    AllocClass, Allocator, BlockStore, Bookmark, Dedup, DedupTables, Hint, Keys, LogStore,
+    Priority, SecondLevel, Suspend, UnderWay, VdevOps, WriteRequest, eck, log,
 };
 
 /// Logical bytes in a wave, at most, unless a single block is larger.
@@ -172,6 +172,7 @@ pub struct Pipeline {
     suspend: Arc<OnceLock<Arc<dyn Suspend>>>,
     pub(crate) second: OnceLock<Arc<dyn SecondLevel>>,
     pub(crate) dedup: OnceLock<Arc<dyn DedupTables>>,
+    pub(crate) keys: Arc<Keys>,
     issuer: Issuer,
 }
 
@@ -199,6 +200,7 @@ impl Pipeline {
             errors: ErrorLog::default(),
             second: OnceLock::new(),
             dedup: OnceLock::new(),
+            keys: Arc::default(),
             suspend,
         }
     }

@@ -1,0 +1,252 @@
+//! Encryption of directories: how each is encrypted, and which keys are loaded.
+//!
+//! # What it is
+//! An encrypted directory has a key object with its master key, wrapped. The directory whose user gave the wrapping key
+//! is the *encryption root* of all below that inherit it: one wrapping key, loaded by name of the root, opens them all.
+//! A clone has the key object of its origin. While a wrapping key is loaded, the key of a data set is unwrapped when its
+//! objset is first asked for, and given to the pipeline.
+//!
+//! # On disk
+//! `com.datto:crypto_key_obj` in the ZAP of a directory names its key object, a ZAP: suite, guid, version, IV, MAC, both
+//! wrapped keys, the object of the root's directory, the number of directories that have it, and of a root what the
+//! wrapping key was made from: `keyformat`, `pbkdf2salt`, `pbkdf2iters`.
+//!
+//! # Invariants
+//! 1. A key is in the pipeline only while the wrapping key of its root is loaded.
+//! 2. What was read without a key, or with one that is unloaded, is not used again: the cache is emptied.
+//!
+//! # Source
+//! OpenZFS module/zfs/dsl_crypt.c, include/sys/dsl_crypt.h.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Context, Error, ErrorKind, ObjectId, ObjsetId, Result};
+use crypt::{KeyFormat, Suite, WrappedKey, WrappingKey};
+use phys::feature;
+use rt::Mutex;
+use zio::Keys;
+
+use crate::dataset::DslDataset;
+use crate::dir::DslDir;
+use crate::pool::DslPool;
+
+/// `DD_FIELD_CRYPTO_KEY_OBJ`
+const KEY_OBJECT: &str = "com.datto:crypto_key_obj";
+
+/// How a directory is encrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encryption {
+    /// How blocks are encrypted.
+    pub suite: Suite,
+    /// DSL_CRYPTO_GUID
+    pub key_guid: u64,
+    /// What the wrapping key was made from.
+    pub format: KeyFormat,
+    /// pbkdf2salt: of a passphrase
+    pub salt: u64,
+    /// pbkdf2iters: of a passphrase
+    pub iterations: u64,
+    /// The directory of the encryption root.
+    pub root: ObjectId,
+    /// Whether the key is loaded.
+    pub is_available: bool,
+}
+
+/// The keys that are loaded.
+pub(crate) struct Keystore {
+    /// By the directory of the encryption root.
+    wrapping: Mutex<BTreeMap<ObjectId, WrappingKey>>,
+    /// Objsets whose keys the pipeline has, and their encryption roots.
+    opened: Mutex<BTreeMap<ObjsetId, ObjectId>>,
+    keys: Arc<Keys>,
+}
+
+impl Keystore {
+    pub(crate) fn new(keys: Arc<Keys>) -> Keystore {
+        Keystore {
+            wrapping: Mutex::default(),
+            opened: Mutex::default(),
+            keys,
+        }
+    }
+}
+
+impl DslPool {
+    /// dd_crypto_obj: the key object of a directory.
+    pub(crate) fn find_key_object(&self, dir: ObjectId) -> Result<Option<ObjectId>> {
+        let mos = self.mos();
+        if !mos.env().feature_is_active(feature::ENCRYPTION) || !mos.is_zapified(dir)? {
+            return Ok(None);
+        }
+        Ok(mos.zap_get(dir, KEY_OBJECT)?.map(ObjectId))
+    }
+
+    /// How a directory is encrypted; `None` if it is not.
+    ///
+    /// # Errors
+    /// Any error from reading the MOS; `Unsupported` for an unknown suite.
+    #[doc(alias = "dsl_dataset_crypt_stats")]
+    pub fn encryption(&self, dir: &Arc<DslDir>) -> Result<Option<Encryption>> {
+        let Some(object) = dir.key_object() else {
+            return Ok(None);
+        };
+        let number = |object, name| self.key_number(object, name);
+        let root = ObjectId(number(object, "DSL_CRYPTO_ROOT_DDOBJ")?);
+        // Only the key object of the root has what its wrapping key was made from.
+        let root_object = self.dir_by_object(root)?.key_object();
+        let root_object = root_object
+            .ok_or_else(|| Error::corrupt(format!("encryption root {root} has no key object")))?;
+        Ok(Some(Encryption {
+            suite: Suite::from_raw(number(object, "DSL_CRYPTO_SUITE")?)?,
+            key_guid: number(object, "DSL_CRYPTO_GUID")?,
+            format: KeyFormat::from_raw(number(root_object, "keyformat")?)?,
+            salt: number(root_object, "pbkdf2salt")?,
+            iterations: number(root_object, "pbkdf2iters")?,
+            root,
+            is_available: self.keystore().wrapping.lock().contains_key(&root),
+        }))
+    }
+
+    /// The name of the encryption root of a directory.
+    ///
+    /// # Errors
+    /// Any error from reading the MOS.
+    pub fn encryption_root(&self, encryption: &Encryption) -> Result<String> {
+        Ok(self.dir_by_object(encryption.root)?.name())
+    }
+
+    /// Loads the wrapping key of an encryption root; with `only_checks`, only tries it.
+    ///
+    /// # Errors
+    /// `Permission` when it is another key; `Exists` when it is loaded already; `InvalidInput` for what is not an
+    /// encryption root.
+    #[doc(alias = "spa_keystore_load_wkey")]
+    pub fn load_key(&self, name: &str, key: WrappingKey, only_checks: bool) -> Result<()> {
+        let dir = self.dir(name)?;
+        let root = self.checked_root(&dir)?;
+        self.wrapped_key(root)?.unwrap(&key)?;
+        if only_checks {
+            return Ok(());
+        }
+        let mut loaded = self.keystore().wrapping.lock();
+        if loaded.contains_key(&dir.object()) {
+            let text = format!("Key already loaded for '{name}'.");
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        // Blocks that were read without a key have not been authenticated.
+        self.store().forget();
+        loaded.insert(dir.object(), key);
+        Ok(())
+    }
+
+    /// Unloads the wrapping key of an encryption root, and all that it opened.
+    ///
+    /// # Errors
+    /// `Busy` while a data set under it is in use; `NoKey` when it is not loaded; `InvalidInput` for what is not an
+    /// encryption root.
+    #[doc(alias = "spa_keystore_unload_wkey")]
+    pub fn unload_key(&self, name: &str) -> Result<()> {
+        let dir = self.dir(name)?;
+        self.checked_root(&dir)?;
+        let mut loaded = self.keystore().wrapping.lock();
+        if !loaded.contains_key(&dir.object()) {
+            let text = format!("Key already unloaded for '{name}'.");
+            return Err(Error::new(ErrorKind::NoKey, text));
+        }
+        let mut opened = self.keystore().opened.lock();
+        let below =
+            |(objset, root): (&ObjsetId, &ObjectId)| (*root == dir.object()).then_some(*objset);
+        let below: Vec<ObjsetId> = opened.iter().filter_map(below).collect();
+        let cached = |objset: &ObjsetId| self.cached_dataset(ObjectId(objset.0));
+        let datasets: Vec<Arc<DslDataset>> = below.iter().filter_map(cached).collect();
+        for ds in &datasets {
+            ds.check_not_held(0)?;
+        }
+        loaded.remove(&dir.object());
+        for ds in &datasets {
+            ds.set_objset(None);
+        }
+        opened.retain(|_, root| *root != dir.object());
+        self.keystore().keys.remove(&below);
+        self.store().forget();
+        Ok(())
+    }
+
+    /// Checks that the contents of a data set can be read.
+    ///
+    /// # Errors
+    /// `NoKey` when it is encrypted and the key is not loaded.
+    pub fn check_key(&self, ds: &Arc<DslDataset>) -> Result<()> {
+        match self.encryption(&ds.dir())? {
+            Some(encryption) if !encryption.is_available => {
+                Err(Error::new(ErrorKind::NoKey, "encryption key not loaded"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the pipeline the key of a data set, if its wrapping key is loaded. Returns whether it did now.
+    #[doc(alias = "spa_keystore_create_mapping")]
+    pub(crate) fn open_key(&self, ds: &DslDataset) -> Result<bool> {
+        let Some(object) = ds.dir().key_object() else {
+            return Ok(false);
+        };
+        let keystore = self.keystore();
+        let objset = ds.objset_id();
+        if keystore.opened.lock().contains_key(&objset) {
+            return Ok(false);
+        }
+        let root = ObjectId(self.key_number(object, "DSL_CRYPTO_ROOT_DDOBJ")?);
+        let loaded = keystore.wrapping.lock();
+        let Some(wrapping) = loaded.get(&root) else {
+            return Ok(false);
+        };
+        let key = self.wrapped_key(object)?.unwrap(wrapping)?;
+        keystore.keys.insert(objset, Arc::new(key));
+        keystore.opened.lock().insert(objset, root);
+        Ok(true)
+    }
+
+    /// The key object of a directory that is its own encryption root.
+    fn checked_root(&self, dir: &Arc<DslDir>) -> Result<ObjectId> {
+        let object = dir.key_object();
+        let encryption = self.encryption(dir)?.filter(|it| it.root == dir.object());
+        let object = object.filter(|_| encryption.is_some());
+        object.ok_or_else(|| Error::invalid(format!("'{}' is not an encryption root", dir.name())))
+    }
+
+    fn key_number(&self, object: ObjectId, name: &str) -> Result<u64> {
+        let found = self.mos().zap_get(object, name)?;
+        found.ok_or_else(|| Error::corrupt(format!("key object {object} has no {name}")))
+    }
+
+    #[doc(alias = "dsl_crypto_key_open")]
+    fn wrapped_key(&self, object: ObjectId) -> Result<WrappedKey> {
+        let bytes = |name: &str| -> Result<Vec<u8>> {
+            let found = zap::lookup::<u8>(self.mos().objset(), object, name)?;
+            found.ok_or_else(|| Error::corrupt(format!("key object {object} has no {name}")))
+        };
+        let suite = Suite::from_raw(self.key_number(object, "DSL_CRYPTO_SUITE")?)?;
+        let mut master = bytes("DSL_CRYPTO_MASTER_KEY_1")?;
+        // Always the room of the longest key.
+        master.truncate(suite.key_len());
+        Ok(WrappedKey {
+            suite,
+            guid: self.key_number(object, "DSL_CRYPTO_GUID")?,
+            version: self
+                .mos()
+                .zap_get(object, "DSL_CRYPTO_VERSION")?
+                .unwrap_or(0),
+            iv: exactly(&bytes("DSL_CRYPTO_IV")?).within(|| "IV")?,
+            mac: exactly(&bytes("DSL_CRYPTO_MAC")?).within(|| "MAC")?,
+            master,
+            hmac: exactly(&bytes("DSL_CRYPTO_HMAC_KEY_1")?).within(|| "HMAC key")?,
+        })
+    }
+}
+
+fn exactly<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
+    let wrong = |_| Error::corrupt(format!("{} bytes instead of {N}", bytes.len()));
+    bytes.try_into().map_err(wrong)
+}

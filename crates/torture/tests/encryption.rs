@@ -1,0 +1,207 @@
+//! Encrypted data sets that OpenZFS wrote: each suite and format of keys, what is read with the key and what without.
+
+use base::{ErrorKind, ObjectId};
+use crypt::{KeyFormat, WrappingKey};
+use geom::Provider;
+use spa::Spa;
+use std::sync::Arc;
+use torture::golden::golden;
+use torture::pool;
+use zpl::Filesystem;
+use zpl::mount::mount;
+
+const NAME: &str = "openzfs-2.3.2-encrypted";
+const PASSPHRASE: &[u8] = b"correct horse";
+const HEX: &[u8] = b"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+const RAW: &[u8] = b"0123456789abcdef0123456789ABCDEF";
+
+/// Encryption roots, what was given for their keys, and the number that their files are made from.
+const ROOTS: [(&str, &[u8], u64); 6] = [
+    ("tank/aes-128-ccm", PASSPHRASE, 2),
+    ("tank/aes-192-ccm", HEX, 3),
+    ("tank/aes-256-ccm", RAW, 4),
+    ("tank/aes-128-gcm", HEX, 5),
+    ("tank/aes-192-gcm", RAW, 6),
+    ("tank/aes-256-gcm", PASSPHRASE, 7),
+];
+
+fn open() -> (Spa, Arc<dyn Provider>) {
+    let device = golden(NAME);
+    let spa = pool::open(&[device.clone()], true).unwrap();
+    (spa, device)
+}
+
+fn load(spa: &Spa, root: &str, given: &[u8]) -> base::Result<()> {
+    let dsl = spa.parts().dsl();
+    let encryption = dsl.encryption(&dsl.dir(root)?)?.unwrap();
+    let (salt, iterations) = (encryption.salt, encryption.iterations);
+    let key = WrappingKey::new(encryption.format, given, salt, iterations)?;
+    dsl.load_key(root, key, false)
+}
+
+fn load_all(spa: &Spa) {
+    for (root, given, _) in ROOTS {
+        load(spa, root, given).unwrap_or_else(|e| panic!("{root}: {e}"));
+    }
+}
+
+fn read(fs: &Filesystem, path: &str) -> String {
+    let id = fs.resolve(path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let mut bytes = vec![0; 1 << 20];
+    let length = fs
+        .read(id, 0, &mut bytes)
+        .unwrap_or_else(|e| panic!("{path}: {e}"));
+    bytes.truncate(length);
+    String::from_utf8(bytes).unwrap()
+}
+
+/// What `seq` prints.
+fn seq(first: u64, last: u64) -> String {
+    (first..=last).map(|n| format!("{n}\n")).collect()
+}
+
+/// Checks the files that were made from a number; `path` and contents of those that were changed since.
+fn check(spa: &Spa, name: &str, n: u64, changed: &[(&str, Option<&str>)]) {
+    let fs = mount(spa.parts().dsl(), name, true).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let mut files = vec![
+        ("small".to_owned(), seq(1, n)),
+        ("big".to_owned(), seq(n * 1000, n * 1000 + 40_000)),
+        ("dir/below/deep".to_owned(), seq(n, n + 20)),
+        ("empty".to_owned(), String::new()),
+        ("own/file".to_owned(), "owned\n".to_owned()),
+    ];
+    files.extend((1..=60).map(|i| (format!("dir/file{i}"), format!("{n} {i}\n"))));
+    for (path, contents) in files {
+        match changed.iter().find(|(changed, _)| *changed == path) {
+            None => assert!(read(&fs, &path) == contents, "{name}/{path}"),
+            Some((_, Some(contents))) => assert_eq!(read(&fs, &path), *contents),
+            Some((_, None)) => {
+                let gone = fs.resolve(&path).map_err(|e| e.kind());
+                assert_eq!(gone, Err(ErrorKind::NotFound), "{name}/{path}");
+            }
+        }
+    }
+    let link = fs.resolve_link("link").unwrap();
+    assert_eq!(fs.readlink(link).unwrap(), b"small");
+    let attrs = fs.getattr(fs.resolve("own/file").unwrap()).unwrap();
+    assert_eq!((attrs.uid, attrs.gid, attrs.mode & 0o7777), (7, 8, 0o640));
+}
+
+#[test]
+fn every_suite_and_format_is_read_with_its_key() {
+    let (spa, _) = open();
+    check(&spa, "tank/plain", 1, &[]);
+    load_all(&spa);
+    for (root, _, n) in ROOTS {
+        let changed: &[_] = match root {
+            "tank/aes-256-gcm" => &[("big", None), ("small", Some("later\n"))],
+            _ => &[],
+        };
+        check(&spa, root, n, changed);
+    }
+    check(&spa, "tank/aes-256-gcm/child", 20, &[]);
+    check(&spa, "tank/aes-128-gcm/large", 21, &[]);
+    check(&spa, "tank/aes-256-gcm@one", 7, &[]);
+    check(
+        &spa,
+        "tank/aes-256-gcm/clone",
+        7,
+        &[("small", Some("changed\n"))],
+    );
+    let dsl = spa.parts().dsl();
+    let volume = dsl
+        .dataset("tank/aes-256-gcm/vol")
+        .unwrap()
+        .objset()
+        .unwrap();
+    assert_eq!(
+        zap::lookup_u64(&volume, ObjectId(2), "size").unwrap(),
+        Some(4 << 20)
+    );
+    assert!(spa.parts().pipeline().errors().is_empty());
+}
+
+#[test]
+fn without_a_key_everything_but_contents_is_there() {
+    let (spa, _) = open();
+    let dsl = spa.parts().dsl();
+    for (root, given, _) in ROOTS {
+        let refused = mount(dsl, root, true).map(|_| ()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NoKey, "{root}: {refused}");
+        let wrong = match given {
+            PASSPHRASE => b"correct house".to_vec(),
+            _ => given.iter().rev().copied().collect(),
+        };
+        let refused = load(&spa, root, &wrong).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Permission, "{root}: {refused}");
+    }
+    let head = dsl.dataset("tank/aes-256-gcm").unwrap();
+    let snapshots = dsl.snapshots(&head).unwrap();
+    assert_eq!(snapshots[0].0, "one");
+    assert!(dsl.stats(&head).unwrap().referenced > 100_000);
+    // Every block is there and has the right checksum.
+    pool::assert_clean(&spa);
+    // Reading a dnode needs the key, also for what is not secret.
+    let objset = head.objset().unwrap();
+    let refused = objset.hold(ObjectId(1)).map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NoKey);
+    assert!(
+        spa.parts().pipeline().errors().is_empty(),
+        "nothing is damaged"
+    );
+}
+
+#[test]
+fn an_unloaded_key_opens_nothing_more() {
+    let (spa, _) = open();
+    let dsl = spa.parts().dsl();
+    load_all(&spa);
+    let fs = mount(dsl, "tank/aes-256-gcm/child", true).unwrap();
+    assert_eq!(read(&fs, "small"), seq(1, 20));
+    let refused = dsl.unload_key("tank/aes-256-gcm").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Busy);
+    drop(fs);
+    let refused = dsl.unload_key("tank/aes-256-gcm/child").unwrap_err();
+    assert_eq!(
+        refused.kind(),
+        ErrorKind::InvalidInput,
+        "not an encryption root"
+    );
+    dsl.unload_key("tank/aes-256-gcm").unwrap();
+    assert_eq!(
+        dsl.unload_key("tank/aes-256-gcm").unwrap_err().kind(),
+        ErrorKind::NoKey
+    );
+    let refused = mount(dsl, "tank/aes-256-gcm/child", true).map(|_| ());
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoKey);
+    let head = dsl.dataset("tank/aes-256-gcm/child").unwrap();
+    let refused = head.objset().unwrap().hold(ObjectId(1)).map(|_| ());
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoKey);
+    // Others are not concerned, and it can be loaded again.
+    check(&spa, "tank/aes-128-ccm", 2, &[]);
+    load(&spa, "tank/aes-256-gcm", PASSPHRASE).unwrap();
+    check(&spa, "tank/aes-256-gcm/child", 20, &[]);
+}
+
+#[test]
+fn a_key_has_the_format_that_its_root_says() {
+    let (spa, _) = open();
+    let dsl = spa.parts().dsl();
+    let of = |name: &str| dsl.encryption(&dsl.dir(name).unwrap()).unwrap();
+    assert_eq!(of("tank/plain"), None);
+    for (root, given, _) in ROOTS {
+        let encryption = of(root).unwrap();
+        assert_eq!(format!("tank/{}", encryption.suite), root);
+        let format = match given {
+            PASSPHRASE => KeyFormat::Passphrase,
+            HEX => KeyFormat::Hex,
+            _ => KeyFormat::Raw,
+        };
+        assert_eq!(encryption.format, format);
+        assert_eq!(dsl.encryption_root(&encryption).unwrap(), root);
+    }
+    let (head, clone) = (of("tank/aes-256-gcm"), of("tank/aes-256-gcm/clone"));
+    assert_eq!(head, clone, "a clone has the key of its origin");
+    let child = of("tank/aes-256-gcm/child").unwrap();
+    assert_ne!(head.unwrap().key_guid, child.key_guid);
+}
