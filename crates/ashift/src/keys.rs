@@ -67,6 +67,9 @@ fn read(from: &mut dyn BufRead, is_raw: bool) -> io::Result<Zeroizing<Vec<u8>>> 
         return Ok(key);
     }
     from.read_until(b'\n', &mut key)?;
+    if key.is_empty() {
+        return Err(io::Error::other("encryption failure"));
+    }
     if key.last() == Some(&b'\n') {
         key.pop();
     }

@@ -55,7 +55,8 @@ pub(crate) fn objset_macs(
     size: usize,
 ) -> Result<[[u8; OBJSET_MAC_LEN]; 2]> {
     let mut portable = mac.clone();
-    portable.update(objset.type_.as_bytes());
+    // The one number that is covered as a big-endian one.
+    portable.update(&objset.type_.get().to_be_bytes());
     // No flag of an objset is portable.
     portable.update(&[0; 8]);
     add_dnode(&mut portable, objset.meta_dnode.as_bytes())?;

@@ -209,7 +209,8 @@ impl<'a> Reader<'a> {
         let number = match desc.name {
             "encryption" => encryption.suite as u64,
             "keyformat" => encryption.format as u64,
-            "pbkdf2iters" => encryption.iterations,
+            // Of a passphrase.
+            "pbkdf2iters" if encryption.iterations != 0 => encryption.iterations,
             _ => return None,
         };
         Some(Prop::number(desc.name, number))
