@@ -322,6 +322,14 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Cache<S> {
         begun.end()
     }
 
+    /// Not cached where it differs from what is read with the key.
+    fn read_keyless(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        match bp.is_encrypted() {
+            true => self.inner.store.read_keyless(bp, bookmark),
+            false => self.read(bp, bookmark),
+        }
+    }
+
     /// Blocks that another thread is reading are waited for last; the others are read meanwhile.
     fn read_run(&self, blocks: &[(BlkPtrPhys, Bookmark)], run: Run) -> Vec<Result<Buf>> {
         let reader = Reader {

@@ -61,6 +61,7 @@ impl DslPool {
         let check = move |pool: &DslPool, _: &Tx| {
             let (parent, _) = pool.find_new(&name)?;
             pool.check_may_have_children(&parent)?;
+            pool.refuse_encrypted(&parent, "creating a data set below it")?;
             Ok(Verdict::Go)
         };
         self.sync_task(5, SpaceCheck::Normal, check, move |pool, tx| {
@@ -91,6 +92,8 @@ impl DslPool {
             if !pool.find_dataset(&origin)?.is_snapshot() {
                 return Err(Error::invalid(format!("{origin} is not a snapshot")));
             }
+            pool.refuse_encrypted(&parent, "creating a clone below it")?;
+            pool.refuse_encrypted(&pool.find_dataset(&origin)?.dir(), "cloning it")?;
             Ok(Verdict::Go)
         };
         let (name, origin) = names;

@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, ObjectId, ObjsetId, Result};
 use crypt::{KeyFormat, Suite, WrappedKey, WrappingKey};
+use dmu::Tx;
 use phys::feature;
 use rt::Mutex;
 use zio::Keys;
@@ -33,6 +34,8 @@ use crate::pool::DslPool;
 
 /// `DD_FIELD_CRYPTO_KEY_OBJ`
 const KEY_OBJECT: &str = "com.datto:crypto_key_obj";
+/// `DS_FIELD_IVSET_GUID`
+const IVSET_GUID: &str = "com.datto:ivset_guid";
 
 /// How a directory is encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,6 +186,59 @@ impl DslPool {
                 Err(Error::new(ErrorKind::NoKey, "encryption key not loaded"))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses what would write to an encrypted directory, or give its key to another one.
+    pub(crate) fn refuse_encrypted(&self, dir: &Arc<DslDir>, what: &str) -> Result<()> {
+        if dir.key_object().is_none() {
+            return Ok(());
+        }
+        let text = format!("'{}' is encrypted: {what} is not supported yet", dir.name());
+        Err(Error::new(ErrorKind::Unsupported, text))
+    }
+
+    /// Refuses to move a directory away from the root whose key it inherits.
+    #[doc(alias = "dsl_dir_rename_crypt_check")]
+    pub(crate) fn check_root_stays(&self, dir: &Arc<DslDir>, parent: &Arc<DslDir>) -> Result<()> {
+        let above = self.encryption(parent)?.map(|it| it.root);
+        match self.encryption(dir)?.map(|it| it.root) {
+            // What is below it has its key from it, or a key of its own.
+            Some(root) if root != dir.object() && above != Some(root) => {
+                let text = format!("'{}' inherits its key: change that first", dir.name());
+                Err(Error::new(ErrorKind::Permission, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The set of IVs of a new snapshot gets a number, by which streams of it can be told apart.
+    #[doc(alias = "DS_FIELD_IVSET_GUID")]
+    pub(crate) fn number_ivset(
+        &self,
+        dir: &Arc<DslDir>,
+        snapshot: ObjectId,
+        tx: &Tx,
+    ) -> Result<()> {
+        if dir.key_object().is_none() {
+            return Ok(());
+        }
+        self.mos().zapify(snapshot, tx)?;
+        self.mos()
+            .zap_add(snapshot, IVSET_GUID, rt::random_u64(), tx)
+    }
+
+    /// A directory that is destroyed gives up its key object, which clones may share.
+    #[doc(alias = "dsl_crypto_key_destroy_sync")]
+    pub(crate) fn release_key(&self, dir: &Arc<DslDir>, tx: &Tx) -> Result<()> {
+        let Some(object) = dir.key_object() else {
+            return Ok(());
+        };
+        match self.key_number(object, "DSL_CRYPTO_REFCOUNT")? {
+            0 | 1 => self.mos().zap_destroy(object, tx),
+            count => self
+                .mos()
+                .zap_set(object, "DSL_CRYPTO_REFCOUNT", count - 1, tx),
         }
     }
 

@@ -381,6 +381,9 @@ impl DslPool {
     pub(crate) fn destroy_head_check(&self, ds: &Arc<DslDataset>, holds: u64) -> Result<()> {
         ds.check_not_held(holds)?;
         let dir = ds.dir();
+        if dir.key_object().is_some() && !ds.objset()?.zil_header().log.is_hole() {
+            self.refuse_encrypted(&dir, "giving up what is in its intent log")?;
+        }
         if dir.parent().is_none() {
             return Err(Error::invalid("the root data set goes with its pool"));
         }
@@ -473,6 +476,7 @@ impl DslPool {
             let text = format!("directory {} still uses {:?}", dd.object(), fields.space());
             return Err(Error::corrupt(text));
         }
+        self.release_key(dd, tx)?;
         let zaps = [fields.child_dir_zapobj, fields.props_zapobj, fields.clones];
         for zap in zaps {
             if zap != 0 {

@@ -183,6 +183,73 @@ fn an_unloaded_key_opens_nothing_more() {
     check(&spa, "tank/aes-256-gcm/child", 20, &[]);
 }
 
+/// Only data sets that are not encrypted are written to. What changes of encrypted ones is in the MOS.
+#[test]
+fn a_pool_with_encrypted_data_sets_is_written_to() {
+    let devices = [golden(NAME)];
+    let spa = pool::open(&devices, false).unwrap();
+    assert!(!spa.is_readonly(), "{:?}", spa.obstacles());
+    let dsl = spa.parts().dsl();
+    let used = spa.space().alloc;
+    pool::write_file(&spa, "tank/plain", "new", &[7; 300_000]);
+    let refused = |done: base::Result<()>| {
+        let error = done.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    };
+    refused(pool::create_fs(&spa, "tank/aes-128-ccm/new", &[]));
+    refused(dsl.clone_dataset("tank/new", "tank/aes-256-gcm@one", Vec::new()));
+    refused(dsl.promote("tank/aes-256-gcm/clone"));
+    refused(dsl.rollback("tank/aes-256-gcm", None, 0));
+    refused(dsl.create_bookmark("tank/aes-256-gcm#b", "tank/aes-256-gcm@one"));
+    let moved = dsl.rename("tank/aes-256-gcm/child", "tank/child");
+    assert_eq!(moved.unwrap_err().kind(), ErrorKind::Permission);
+    dsl.rename("tank/aes-128-gcm", "tank/plain/moved").unwrap();
+    dsl.snapshot(
+        &["tank/aes-256-gcm/child@two", "tank/plain@two"],
+        Vec::new(),
+    )
+    .unwrap();
+    // Without a key: the clone gives up its share of the key, the root the key itself.
+    dsl.destroy_head("tank/aes-256-gcm/clone").unwrap();
+    dsl.destroy_head("tank/aes-128-ccm").unwrap();
+    dsl.destroy_snapshots(&["tank/aes-256-gcm@one"], false)
+        .unwrap();
+
+    let given = [("tank/aes-256-gcm", PASSPHRASE), ("tank/plain/moved", HEX)];
+    given
+        .iter()
+        .for_each(|(root, given)| load(&spa, root, given).unwrap());
+    let fs = mount(dsl, "tank/aes-256-gcm/child", false).unwrap();
+    let written = fs.write(fs.resolve("small").unwrap(), 0, b"x").map(|_| ());
+    assert_eq!(written.unwrap_err().kind(), ErrorKind::ReadOnly);
+    drop(fs);
+    for _ in 0..4 {
+        spa.sync().unwrap();
+    }
+    assert!(spa.space().alloc < used, "what was destroyed is free");
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&devices, "tank");
+
+    let spa = pool::open(&devices, false).unwrap();
+    given
+        .iter()
+        .for_each(|(root, given)| load(&spa, root, given).unwrap());
+    let later: &[_] = &[("big", None), ("small", Some("later\n"))];
+    check(&spa, "tank/aes-256-gcm", 7, later);
+    check(&spa, "tank/aes-256-gcm/child@two", 20, &[]);
+    check(&spa, "tank/plain/moved/large", 21, &[]);
+    assert_eq!(
+        spa.features()
+            .iter()
+            .find(|(guid, _)| guid == phys::feature::ENCRYPTION)
+            .unwrap()
+            .1,
+        spa::FeatureState::Active
+    );
+}
+
 #[test]
 fn a_key_has_the_format_that_its_root_says() {
     let (spa, _) = open();

@@ -200,6 +200,16 @@ pub trait BlockStore: Send + Sync {
     /// the compressed bytes are invalid, `NoKey` for an encrypted block without its key.
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf>;
 
+    /// Like [`read`](BlockStore::read), for a block that leads to others: what is encrypted in it stays so, and no key is
+    /// needed.
+    ///
+    /// # Errors
+    /// As of `read`, without `NoKey`.
+    #[doc(alias = "ZIO_FLAG_RAW_ENCRYPT")]
+    fn read_keyless(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.read(bp, bookmark)
+    }
+
     /// Like [`read`](BlockStore::read), for a block that no reader has asked for yet: demand reads go
     /// first, and an error is not noted, since the block's reader will meet it again.
     ///

@@ -539,6 +539,10 @@ impl BlockStore for Pipeline {
         self.read_logical(bp, bookmark, false, Priority::SyncRead)
     }
 
+    fn read_keyless(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        Pipeline::read_keyless(self, bp, bookmark)
+    }
+
     fn read_ahead(&self, bp: &BlkPtrPhys) -> Result<Buf> {
         self.read_logical(bp, &Bookmark::default(), false, Priority::AsyncRead)
     }

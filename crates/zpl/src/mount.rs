@@ -104,7 +104,8 @@ impl Mount {
 #[doc(alias = "zfs_domount")]
 pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
     let ds = pool.dataset(name)?;
-    let readonly = readonly || ds.is_snapshot();
+    // What is encrypted is only read.
+    let readonly = readonly || ds.is_snapshot() || pool.encryption(&ds.dir())?.is_some();
     pool.check_key(&ds)?;
     let hold = ds.long_hold()?;
     let objset = ds.objset().within(|| name.to_owned())?;
