@@ -149,6 +149,19 @@ impl DataKey {
         mac
     }
 
+    /// Enters both MACs in the block of an objset.
+    ///
+    /// # Errors
+    /// `Corrupt` when it makes no sense.
+    pub fn seal_objset(&self, bytes: &mut [u8]) -> Result<()> {
+        let size = bytes.len();
+        let mut objset = ObjsetPhys::parse(bytes)?;
+        let [portable, local] = objset_macs(&self.hmac, &objset, size)?;
+        (objset.portable_mac, objset.local_mac) = (portable, local);
+        bytes.copy_from_slice(objset.form(size));
+        Ok(())
+    }
+
     /// A local MAC of zeros passes, as in OpenZFS: accounting was not complete.
     fn check_objset(&self, bytes: &[u8]) -> Result<()> {
         let objset = ObjsetPhys::parse(bytes)?;
@@ -183,6 +196,16 @@ fn log_mac(bytes: &[u8]) -> Result<[u8; MAC_LEN]> {
     let mut mac = [0; MAC_LEN];
     mac.copy_from_slice(&chain.eck.cksum.as_bytes()[MAC_LEN..]);
     Ok(mac)
+}
+
+/// `zio_crypt_encode_mac_zil`: enters the MAC of a log block in it.
+///
+/// # Errors
+/// `Corrupt` when the block is too short.
+pub fn set_log_mac(bytes: &mut [u8], mac: &[u8; MAC_LEN]) -> Result<()> {
+    let chain = ZilChainPhys::view_mut(bytes)?;
+    chain.eck.cksum.as_mut_bytes()[MAC_LEN..].copy_from_slice(mac);
+    Ok(())
 }
 
 fn same(have: &[u8], want: &[u8]) -> Result<()> {

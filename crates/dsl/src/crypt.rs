@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, ObjectId, ObjsetId, Result};
 use crypt::{KeyFormat, Suite, WrappedKey, WrappingKey};
-use dmu::Tx;
+use dmu::{Objset, Tx};
 use phys::feature;
 use rt::Mutex;
 use zio::Keys;
@@ -165,6 +165,11 @@ impl DslPool {
         let datasets: Vec<Arc<DslDataset>> = below.iter().filter_map(cached).collect();
         for ds in &datasets {
             ds.check_not_held(0)?;
+            let is_dirty = |objset: &Arc<Objset>| objset.is_dirty() || objset.needs_sync();
+            if ds.open_objset().as_ref().is_some_and(is_dirty) {
+                let text = format!("data set {} has changes that are not on disk", ds.object());
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
         }
         loaded.remove(&dir.object());
         for ds in &datasets {
@@ -259,7 +264,7 @@ impl DslPool {
             return Ok(false);
         };
         let key = self.wrapped_key(object)?.unwrap(wrapping)?;
-        keystore.keys.insert(objset, Arc::new(key));
+        keystore.keys.insert(objset, key);
         keystore.opened.lock().insert(objset, root);
         Ok(true)
     }

@@ -381,9 +381,6 @@ impl DslPool {
     pub(crate) fn destroy_head_check(&self, ds: &Arc<DslDataset>, holds: u64) -> Result<()> {
         ds.check_not_held(holds)?;
         let dir = ds.dir();
-        if dir.key_object().is_some() && !ds.objset()?.zil_header().log.is_hole() {
-            self.refuse_encrypted(&dir, "giving up what is in its intent log")?;
-        }
         if dir.parent().is_none() {
             return Err(Error::invalid("the root data set goes with its pool"));
         }

@@ -44,10 +44,6 @@ impl ZilHost for HeadLog {
     }
 }
 
-/// What is refused of an encrypted data set that was in use when its host failed.
-const READING_ITS_LOG: &str =
-    "replaying its intent log ('zpool import -o readonly=on' reads what is older)";
-
 impl DslPool {
     /// The intent log of a head, the same one for as long as the head is open.
     ///
@@ -59,7 +55,7 @@ impl DslPool {
             let text = format!("snapshot {} has no intent log", ds.object());
             return Err(Error::new(ErrorKind::ReadOnly, text));
         }
-        self.refuse_encrypted(&ds.dir(), "writing to it")?;
+        self.check_key(ds)?;
         let objset = ds.objset()?;
         let _config = self.config().read();
         let mode = self.sync_mode(ds)?;
@@ -132,7 +128,6 @@ impl DslPool {
     }
 
     fn clear_log(&self, head: &Arc<DslDataset>, unsynced: Txg, first_txg: Txg) -> Result<()> {
-        self.refuse_encrypted(&head.dir(), "giving up its intent log")?;
         let objset = head.objset()?;
         let mut header = objset.zil_header();
         let store = self.log_store().as_ref();
@@ -216,7 +211,6 @@ impl DslPool {
         let objset = head.objset()?;
         let mut header = objset.zil_header();
         if header.claim_txg.get() == 0 {
-            self.refuse_encrypted(&head.dir(), READING_ITS_LOG)?;
             let store = self.log_store().as_ref();
             let parsed = zil::claim(store, head.objset_id(), &header, tx.txg())?;
             header.claim_txg.set(tx.txg().0);

@@ -350,8 +350,6 @@ impl DslPool {
     }
 
     pub(crate) fn objset_dirtied(&self, ds: &Arc<DslDataset>, txg: Txg) {
-        let is_plain = ds.dir().key_object().is_none();
-        assert!(is_plain, "encrypted data set {} is written to", ds.object());
         let mut changed = self.changed.lock();
         changed
             .objsets

@@ -418,7 +418,9 @@ impl BlkPtrPhys {
         }
     }
 
-    fn dva_slots(&self) -> usize {
+    /// How many copies the pointer has room for.
+    #[must_use]
+    pub fn dva_slots(&self) -> usize {
         if self.is_embedded() {
             0
         } else if self.is_encrypted() {

@@ -107,6 +107,10 @@ impl OpenPool {
     /// # Errors
     /// `Busy` while a data set under it is in use; `NoKey` when it is not loaded.
     pub fn unload_key(&self, root: &str) -> Result<()> {
+        if !self.is_readonly() {
+            // What was written under it is on disk before it is gone.
+            self.sync()?;
+        }
         self.parts().dsl().unload_key(root)
     }
 

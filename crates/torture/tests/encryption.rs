@@ -5,8 +5,9 @@ use crypt::{KeyFormat, WrappingKey};
 use geom::Provider;
 use spa::Spa;
 use std::sync::Arc;
+use torture::files::Files;
 use torture::golden::golden;
-use torture::pool;
+use torture::{Dice, pool};
 use zpl::Filesystem;
 use zpl::mount::mount;
 
@@ -183,46 +184,41 @@ fn an_unloaded_key_opens_nothing_more() {
     check(&spa, "tank/aes-256-gcm/child", 20, &[]);
 }
 
-/// Only data sets that are not encrypted are written to. What changes of encrypted ones is in the MOS.
+/// What administration does to encrypted data sets without writing into them.
 #[test]
-fn a_pool_with_encrypted_data_sets_is_written_to() {
+fn encrypted_data_sets_are_administered_without_a_key() {
     let devices = [golden(NAME)];
     let spa = pool::open(&devices, false).unwrap();
     assert!(!spa.is_readonly(), "{:?}", spa.obstacles());
     let dsl = spa.parts().dsl();
     let used = spa.space().alloc;
     pool::write_file(&spa, "tank/plain", "new", &[7; 300_000]);
-    let refused = |done: base::Result<()>| {
+    let refused = |done: base::Result<()>, kind| {
         let error = done.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert_eq!(error.kind(), kind, "{error}");
     };
-    refused(pool::create_fs(&spa, "tank/aes-128-ccm/new", &[]));
-    refused(dsl.clone_dataset("tank/new", "tank/aes-256-gcm@one", Vec::new()));
-    refused(dsl.promote("tank/aes-256-gcm/clone"));
-    refused(dsl.rollback("tank/aes-256-gcm", None, 0));
-    refused(dsl.create_bookmark("tank/aes-256-gcm#b", "tank/aes-256-gcm@one"));
+    let created = pool::create_fs(&spa, "tank/aes-128-ccm/new", &[]);
+    refused(created, ErrorKind::Unsupported);
+    let cloned = dsl.clone_dataset("tank/new", "tank/aes-256-gcm@one", Vec::new());
+    refused(cloned, ErrorKind::Unsupported);
+    refused(
+        dsl.promote("tank/aes-256-gcm/clone"),
+        ErrorKind::Unsupported,
+    );
+    let rolled_back = dsl.rollback("tank/aes-256-gcm", None, 0);
+    refused(rolled_back, ErrorKind::NoKey);
+    let marked = dsl.create_bookmark("tank/aes-256-gcm#b", "tank/aes-256-gcm@one");
+    refused(marked, ErrorKind::Unsupported);
     let moved = dsl.rename("tank/aes-256-gcm/child", "tank/child");
-    assert_eq!(moved.unwrap_err().kind(), ErrorKind::Permission);
+    refused(moved, ErrorKind::Permission);
     dsl.rename("tank/aes-128-gcm", "tank/plain/moved").unwrap();
-    dsl.snapshot(
-        &["tank/aes-256-gcm/child@two", "tank/plain@two"],
-        Vec::new(),
-    )
-    .unwrap();
-    // Without a key: the clone gives up its share of the key, the root the key itself.
+    let snapshots = ["tank/aes-256-gcm/child@two", "tank/plain@two"];
+    dsl.snapshot(&snapshots, Vec::new()).unwrap();
+    // The clone gives up its share of the key, the root the key itself.
     dsl.destroy_head("tank/aes-256-gcm/clone").unwrap();
     dsl.destroy_head("tank/aes-128-ccm").unwrap();
     dsl.destroy_snapshots(&["tank/aes-256-gcm@one"], false)
         .unwrap();
-
-    let given = [("tank/aes-256-gcm", PASSPHRASE), ("tank/plain/moved", HEX)];
-    given
-        .iter()
-        .for_each(|(root, given)| load(&spa, root, given).unwrap());
-    let fs = mount(dsl, "tank/aes-256-gcm/child", false).unwrap();
-    let written = fs.write(fs.resolve("small").unwrap(), 0, b"x").map(|_| ());
-    assert_eq!(written.unwrap_err().kind(), ErrorKind::ReadOnly);
-    drop(fs);
     for _ in 0..4 {
         spa.sync().unwrap();
     }
@@ -233,21 +229,100 @@ fn a_pool_with_encrypted_data_sets_is_written_to() {
     pool::verify_with_zdb(&devices, "tank");
 
     let spa = pool::open(&devices, false).unwrap();
-    given
-        .iter()
-        .for_each(|(root, given)| load(&spa, root, given).unwrap());
+    load(&spa, "tank/aes-256-gcm", PASSPHRASE).unwrap();
+    load(&spa, "tank/plain/moved", HEX).unwrap();
     let later: &[_] = &[("big", None), ("small", Some("later\n"))];
     check(&spa, "tank/aes-256-gcm", 7, later);
     check(&spa, "tank/aes-256-gcm/child@two", 20, &[]);
     check(&spa, "tank/plain/moved/large", 21, &[]);
     assert_eq!(
-        spa.features()
-            .iter()
-            .find(|(guid, _)| guid == phys::feature::ENCRYPTION)
-            .unwrap()
-            .1,
+        spa.feature(phys::feature::ENCRYPTION),
         spa::FeatureState::Active
     );
+}
+
+#[test]
+fn what_is_written_is_encrypted_and_read_with_the_key() {
+    let devices = [golden(NAME)];
+    let spa = pool::open(&devices, false).unwrap();
+    load_all(&spa);
+    let dsl = spa.parts().dsl();
+    let mut names: Vec<&str> = ROOTS.iter().map(|(root, ..)| *root).collect();
+    names.extend([
+        "tank/aes-256-gcm/child",
+        "tank/aes-128-gcm/large",
+        "tank/aes-256-gcm/clone",
+    ]);
+    let secret = b"a secret that must not be found on the disk ".repeat(6000);
+    for name in &names {
+        pool::write_file(&spa, name, "written", &secret);
+    }
+    let (mut files, mut dice) = (Files::default(), Dice::new(torture::seed(1)));
+    let fs = mount(dsl, "tank/aes-256-gcm/child", false).unwrap();
+    for step in 0..150 {
+        let done = files.step(&fs, &mut dice);
+        done.unwrap_or_else(|e| panic!("step {step}: {e}"));
+    }
+    drop(fs);
+    dsl.snapshot(&["tank/aes-256-gcm/child@now"], Vec::new())
+        .unwrap();
+    dsl.rollback("tank/aes-256-gcm", None, 0).unwrap();
+    spa.sync().unwrap();
+    // A key with changes that are not on disk is not unloaded.
+    pool::write_file(&spa, "tank/aes-192-gcm", "last", b"last");
+    spa.sync().unwrap();
+    dsl.unload_key("tank/aes-192-gcm").unwrap();
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&devices, "tank");
+    let size = devices[0].shape().mediasize;
+    let mut bytes = vec![0; usize::try_from(size).unwrap()];
+    devices[0].read(0, &mut bytes).unwrap();
+    let found = bytes.windows(32).position(|window| window == &secret[..32]);
+    assert_eq!(found, None, "the secret is in the clear");
+
+    let spa = pool::open(&devices, false).unwrap();
+    load_all(&spa);
+    let dsl = spa.parts().dsl();
+    for name in names.iter().filter(|name| **name != "tank/aes-256-gcm") {
+        let fs = mount(dsl, name, true).unwrap();
+        assert!(read(&fs, "written").as_bytes() == secret, "{name}");
+    }
+    check(&spa, "tank/aes-256-gcm", 7, &[]);
+    let fs = mount(dsl, "tank/aes-256-gcm/child@now", true).unwrap();
+    files.compare(&fs).unwrap();
+    let fs = mount(dsl, "tank/aes-192-gcm", true).unwrap();
+    assert_eq!(read(&fs, "last"), "last");
+    assert!(spa.parts().pipeline().errors().is_empty());
+}
+
+/// A pool of the kernel that was not exported: what was written since its last txg is in the intent log.
+#[test]
+fn an_encrypted_log_is_claimed_without_the_key_and_replayed_with_it() {
+    let devices = [golden("openzfs-2.3.2-encrypted-log")];
+    let spa = pool::open(&devices, false).unwrap();
+    assert!(!spa.is_readonly());
+    spa.sync().unwrap();
+    pool::assert_clean(&spa);
+    load(&spa, "logged", RAW).unwrap();
+    let dsl = spa.parts().dsl();
+    let fs = mount(dsl, "logged", false).unwrap();
+    assert_eq!(read(&fs, "d/moved"), "before\n");
+    assert_eq!(read(&fs, "after"), "after\n");
+    assert_eq!(read(&fs, "three"), "three\n");
+    assert_eq!(read(&fs, "synced"), "\0".repeat(16384));
+    assert_eq!(read(&fs, "copy"), seq(1, 20_000));
+    // And a log of our own.
+    let file = fs.resolve("three").unwrap();
+    fs.write(file, 0, b"four\n").unwrap();
+    fs.fsync(file).unwrap();
+    drop(fs);
+    spa.sync().unwrap();
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&devices, "logged");
 }
 
 #[test]

@@ -319,12 +319,20 @@ impl Pipeline {
     }
 
     /// Reads a log block; if it was never written, no device error is counted.
-    pub(crate) fn read_log_block(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+    pub(crate) fn read_log_block(
+        &self,
+        bp: &BlkPtrPhys,
+        bookmark: &Bookmark,
+        keyless: bool,
+    ) -> Result<Buf> {
         let outer = || format!("log block {bookmark}");
         if bp.is_hole() || bp.is_embedded() || bp.is_gang() {
-            return self.read_logical(bp, bookmark, false, Priority::SyncRead);
+            return self.read_logical(bp, bookmark, keyless, Priority::SyncRead);
         }
-        let key = self.key_of(bp, bookmark)?;
+        let key = match keyless {
+            true => None,
+            false => self.key_of(bp, bookmark)?,
+        };
         let (checksum, compress) = check_bp(bp).within(outer)?;
         if compress != CompressType::Off {
             return Err(Error::corrupt(format!("compression is {compress}")).within(outer()));

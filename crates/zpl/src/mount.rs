@@ -104,8 +104,7 @@ impl Mount {
 #[doc(alias = "zfs_domount")]
 pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
     let ds = pool.dataset(name)?;
-    // What is encrypted is only read.
-    let readonly = readonly || ds.is_snapshot() || pool.encryption(&ds.dir())?.is_some();
+    let readonly = readonly || ds.is_snapshot();
     pool.check_key(&ds)?;
     let hold = ds.long_hold()?;
     let objset = ds.objset().within(|| name.to_owned())?;
