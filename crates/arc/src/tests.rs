@@ -473,7 +473,8 @@ proptest! {
                 Step::Prefetch(n) => if let Some((_, (bp, _))) = pick(n) {
                     let passing = [Passing::No, Passing::WhenFull, Passing::Always][n % 3];
                     let reader = Reader { is_ahead: true, passing };
-                    cache.inner.prefetch(&bp, reader);
+                    let objset = base::ObjsetId(0);
+                    cache.inner.prefetch(&crate::prefetch::Ahead { bp, objset, reader });
                 },
                 Step::Free(n) => if let Some((key, (bp, _))) = pick(n) {
                     cache.free(Txg(9), &bp);

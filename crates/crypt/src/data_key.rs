@@ -20,6 +20,7 @@ use crate::mac::{indirect_mac, objset_macs};
 use crate::parts::{self, Parts};
 use crate::secret::Secret;
 use crate::suite::wrong_mac;
+use crate::wrapping::HMAC_KEY_LEN;
 
 /// The unwrapped keys of a data set.
 #[doc(alias = "zio_crypt_key_t")]
@@ -44,6 +45,20 @@ impl DataKey {
             hkdf: Hkdf::new(None, master),
             hmac: Hmac::new_from_slice(hmac_key).expect("a key of any length"),
         }
+    }
+
+    /// A new key, of random bytes from `fill`.
+    #[must_use]
+    #[doc(alias = "zio_crypt_key_init")]
+    pub fn generate(suite: Suite, fill: &mut dyn FnMut(&mut [u8])) -> DataKey {
+        let mut guid = [0; 8];
+        fill(&mut guid);
+        let mut master = Secret::zeroed(suite.key_len());
+        fill(master.bytes_mut());
+        let mut hmac_key = Secret::zeroed(HMAC_KEY_LEN);
+        fill(hmac_key.bytes_mut());
+        let guid = u64::from_le_bytes(guid);
+        DataKey::new(suite, guid, master.bytes(), hmac_key.bytes())
     }
 
     /// How blocks are encrypted.

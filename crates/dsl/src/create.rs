@@ -61,12 +61,13 @@ impl DslPool {
         let check = move |pool: &DslPool, _: &Tx| {
             let (parent, _) = pool.find_new(&name)?;
             pool.check_may_have_children(&parent)?;
-            pool.refuse_encrypted(&parent, "creating a data set below it")?;
+            pool.check_inherits(&parent)?;
             Ok(Verdict::Go)
         };
         self.sync_task(5, SpaceCheck::Normal, check, move |pool, tx| {
             let (parent, last) = pool.find_new(&new.name)?;
             let ds = pool.create_head(&parent, &last, None, new.flags, tx)?;
+            pool.inherit_key(&parent, &ds, tx)?;
             pool.set_props_sync(&ds, &new.props, tx)?;
             pool.init_objset(&ds, new.type_, new.init, tx)?;
             pool.log(&ds, "create", "", tx)
@@ -92,8 +93,6 @@ impl DslPool {
             if !pool.find_dataset(&origin)?.is_snapshot() {
                 return Err(Error::invalid(format!("{origin} is not a snapshot")));
             }
-            pool.refuse_encrypted(&parent, "creating a clone below it")?;
-            pool.refuse_encrypted(&pool.find_dataset(&origin)?.dir(), "cloning it")?;
             Ok(Verdict::Go)
         };
         let (name, origin) = names;
@@ -261,6 +260,7 @@ impl DslPool {
         fields.prev_snap_txg = source.creation_txg;
         fields.set_referenced(source.referenced());
         fields.set_bp(source.bp());
+        self.share_key(&origin.dir(), dd, tx)?;
         fields.flags |= source.flags & (DS_FLAG_INCONSISTENT | DS_FLAG_CI_DATASET);
         let features = origin.state().features.clone();
         for (guid, value) in &features {

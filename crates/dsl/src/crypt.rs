@@ -22,9 +22,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, ObjectId, ObjsetId, Result};
-use crypt::{KeyFormat, Suite, WrappedKey, WrappingKey};
+use crypt::{DataKey, KeyFormat, Suite, WrappedKey, WrappingKey};
 use dmu::{Objset, Tx};
-use phys::feature;
+use phys::blkptr::IV_LEN;
+use phys::{ObjectType, feature};
 use rt::Mutex;
 use zio::Keys;
 
@@ -34,6 +35,10 @@ use crate::pool::DslPool;
 
 /// `DD_FIELD_CRYPTO_KEY_OBJ`
 const KEY_OBJECT: &str = "com.datto:crypto_key_obj";
+/// `DSL_CRYPTO_KEY_REFCOUNT`
+const REFCOUNT: &str = "DSL_CRYPTO_REFCOUNT";
+/// `MASTER_KEY_MAX_LEN`: bytes in which a master key is stored, whatever its suite.
+const MASTER_KEY_ROOM: usize = 32;
 /// `DS_FIELD_IVSET_GUID`
 const IVSET_GUID: &str = "com.datto:ivset_guid";
 
@@ -79,7 +84,7 @@ impl DslPool {
     /// dd_crypto_obj: the key object of a directory.
     pub(crate) fn find_key_object(&self, dir: ObjectId) -> Result<Option<ObjectId>> {
         let mos = self.mos();
-        if !mos.env().feature_is_active(feature::ENCRYPTION) || !mos.is_zapified(dir)? {
+        if !mos.env().feature_is_enabled(feature::ENCRYPTION) || !mos.is_zapified(dir)? {
             return Ok(None);
         }
         Ok(mos.zap_get(dir, KEY_OBJECT)?.map(ObjectId))
@@ -217,6 +222,97 @@ impl DslPool {
         }
     }
 
+    /// A data set that is created below an encrypted one needs the key of that.
+    #[doc(alias = "dmu_objset_create_crypt_check")]
+    pub(crate) fn check_inherits(&self, parent: &Arc<DslDir>) -> Result<()> {
+        match self.encryption(parent)? {
+            Some(above) if !above.is_available => {
+                Err(Error::new(ErrorKind::NoKey, "encryption key not loaded"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a new head, if it is below an encrypted directory, a key of its own, wrapped as that one's is.
+    #[doc(alias = "dsl_dataset_create_crypt_sync")]
+    #[doc(alias = "dsl_crypto_key_create_sync")]
+    pub(crate) fn inherit_key(
+        &self,
+        parent: &Arc<DslDir>,
+        ds: &Arc<DslDataset>,
+        tx: &Tx,
+    ) -> Result<()> {
+        let Some(above) = self.encryption(parent)? else {
+            return Ok(());
+        };
+        let wrapping = self.keystore().wrapping.lock().get(&above.root).cloned();
+        let wrapping =
+            wrapping.ok_or_else(|| Error::new(ErrorKind::NoKey, "encryption key not loaded"))?;
+        let mut iv = [0; IV_LEN];
+        rt::fill_random(&mut iv);
+        let key = DataKey::generate(above.suite, &mut |bytes| rt::fill_random(bytes));
+        let wrapped = WrappedKey::wrap(&key, &wrapping, iv);
+        let object = self.mos().zap_create(ObjectType::N_ZAP_METADATA, tx)?;
+        self.write_key(object, &wrapped, &above, tx)?;
+        self.give_key(&ds.dir(), object, tx)?;
+        ds.activate_feature(feature::ENCRYPTION);
+        self.open_key(ds)?;
+        Ok(())
+    }
+
+    /// A clone has the key of its origin.
+    #[doc(alias = "dsl_crypto_key_clone_sync")]
+    pub(crate) fn share_key(&self, origin: &Arc<DslDir>, dir: &Arc<DslDir>, tx: &Tx) -> Result<()> {
+        let Some(object) = origin.key_object() else {
+            return Ok(());
+        };
+        let count = self.key_number(object, REFCOUNT)?;
+        self.mos().zap_set(object, REFCOUNT, count + 1, tx)?;
+        self.give_key(dir, object, tx)
+    }
+
+    fn give_key(&self, dir: &Arc<DslDir>, object: ObjectId, tx: &Tx) -> Result<()> {
+        self.zapify_dir(dir, tx)?;
+        self.mos().zap_add(dir.object(), KEY_OBJECT, object.0, tx)?;
+        dir.set_key_object(object);
+        Ok(())
+    }
+
+    #[doc(alias = "dsl_crypto_key_sync_impl")]
+    fn write_key(
+        &self,
+        object: ObjectId,
+        key: &WrappedKey,
+        of_root: &Encryption,
+        tx: &Tx,
+    ) -> Result<()> {
+        let numbers = [
+            ("DSL_CRYPTO_SUITE", key.suite as u64),
+            ("DSL_CRYPTO_GUID", key.guid),
+            ("DSL_CRYPTO_VERSION", key.version),
+            ("DSL_CRYPTO_ROOT_DDOBJ", of_root.root.0),
+            (REFCOUNT, 1),
+            ("keyformat", of_root.format as u64),
+            ("pbkdf2salt", of_root.salt),
+            ("pbkdf2iters", of_root.iterations),
+        ];
+        for (name, number) in numbers {
+            self.mos().zap_set(object, name, number, tx)?;
+        }
+        let mut master = key.master.clone();
+        master.resize(MASTER_KEY_ROOM, 0);
+        let parts: [(&str, &[u8]); 4] = [
+            ("DSL_CRYPTO_IV", &key.iv),
+            ("DSL_CRYPTO_MAC", &key.mac),
+            ("DSL_CRYPTO_MASTER_KEY_1", &master),
+            ("DSL_CRYPTO_HMAC_KEY_1", &key.hmac),
+        ];
+        for (name, bytes) in parts {
+            zap::update(self.mos().objset(), tx, object, name, bytes)?;
+        }
+        Ok(())
+    }
+
     /// The set of IVs of a new snapshot gets a number, by which streams of it can be told apart.
     #[doc(alias = "DS_FIELD_IVSET_GUID")]
     pub(crate) fn number_ivset(
@@ -239,11 +335,9 @@ impl DslPool {
         let Some(object) = dir.key_object() else {
             return Ok(());
         };
-        match self.key_number(object, "DSL_CRYPTO_REFCOUNT")? {
+        match self.key_number(object, REFCOUNT)? {
             0 | 1 => self.mos().zap_destroy(object, tx),
-            count => self
-                .mos()
-                .zap_set(object, "DSL_CRYPTO_REFCOUNT", count - 1, tx),
+            count => self.mos().zap_set(object, REFCOUNT, count - 1, tx),
         }
     }
 

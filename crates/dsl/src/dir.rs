@@ -55,7 +55,7 @@ pub(crate) const USED_KINDS: usize = 5;
 pub struct DslDir {
     object: ObjectId,
     /// dd_crypto_obj
-    key_object: Option<ObjectId>,
+    key_object: Mutex<Option<ObjectId>>,
     state: Mutex<DirState>,
 }
 
@@ -91,7 +91,7 @@ impl DslDir {
     pub(crate) fn new(object: ObjectId, key_object: Option<ObjectId>, state: DirState) -> DslDir {
         DslDir {
             object,
-            key_object,
+            key_object: Mutex::new(key_object),
             state: Mutex::new(state),
         }
     }
@@ -104,7 +104,11 @@ impl DslDir {
 
     /// The object with its key, if it is encrypted.
     pub(crate) fn key_object(&self) -> Option<ObjectId> {
-        self.key_object
+        *self.key_object.lock()
+    }
+
+    pub(crate) fn set_key_object(&self, object: ObjectId) {
+        *self.key_object.lock() = Some(object);
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, DirState> {

@@ -198,9 +198,11 @@ fn encrypted_data_sets_are_administered_without_a_key() {
         assert_eq!(error.kind(), kind, "{error}");
     };
     let created = pool::create_fs(&spa, "tank/aes-128-ccm/new", &[]);
-    refused(created, ErrorKind::Unsupported);
-    let cloned = dsl.clone_dataset("tank/new", "tank/aes-256-gcm@one", Vec::new());
-    refused(cloned, ErrorKind::Unsupported);
+    refused(created, ErrorKind::NoKey);
+    // A clone shares the key of its origin, wherever it is.
+    dsl.clone_dataset("tank/cloned", "tank/aes-256-gcm@one", Vec::new())
+        .unwrap();
+    dsl.destroy_head("tank/cloned").unwrap();
     refused(
         dsl.promote("tank/aes-256-gcm/clone"),
         ErrorKind::Unsupported,
@@ -258,14 +260,18 @@ fn what_is_written_is_encrypted_and_read_with_the_key() {
         pool::write_file(&spa, name, "written", &secret);
     }
     let (mut files, mut dice) = (Files::default(), Dice::new(torture::seed(1)));
-    let fs = mount(dsl, "tank/aes-256-gcm/child", false).unwrap();
+    pool::create_fs(&spa, "tank/aes-192-ccm/new", &[("recordsize", 4096)]).unwrap();
+    let fs = mount(dsl, "tank/aes-192-ccm/new", false).unwrap();
     for step in 0..150 {
         let done = files.step(&fs, &mut dice);
         done.unwrap_or_else(|e| panic!("step {step}: {e}"));
     }
     drop(fs);
-    dsl.snapshot(&["tank/aes-256-gcm/child@now"], Vec::new())
-        .unwrap();
+    let now = "tank/aes-192-ccm/new@now";
+    dsl.snapshot(&[now], Vec::new()).unwrap();
+    dsl.clone_dataset("tank/cloned", now, Vec::new()).unwrap();
+    pool::write_file(&spa, "tank/cloned", "written", &secret);
+    names.push("tank/cloned");
     dsl.rollback("tank/aes-256-gcm", None, 0).unwrap();
     spa.sync().unwrap();
     // A key with changes that are not on disk is not unloaded.
@@ -290,7 +296,7 @@ fn what_is_written_is_encrypted_and_read_with_the_key() {
         assert!(read(&fs, "written").as_bytes() == secret, "{name}");
     }
     check(&spa, "tank/aes-256-gcm", 7, &[]);
-    let fs = mount(dsl, "tank/aes-256-gcm/child@now", true).unwrap();
+    let fs = mount(dsl, "tank/aes-192-ccm/new@now", true).unwrap();
     files.compare(&fs).unwrap();
     let fs = mount(dsl, "tank/aes-192-gcm", true).unwrap();
     assert_eq!(read(&fs, "last"), "last");
@@ -309,7 +315,8 @@ fn an_encrypted_log_is_claimed_without_the_key_and_replayed_with_it() {
     let dsl = spa.parts().dsl();
     let fs = mount(dsl, "logged", false).unwrap();
     assert_eq!(read(&fs, "d/moved"), "before\n");
-    assert_eq!(read(&fs, "after"), "after\n");
+    // Nobody has waited for what is in it.
+    assert_eq!(read(&fs, "after"), "");
     assert_eq!(read(&fs, "three"), "three\n");
     assert_eq!(read(&fs, "synced"), "\0".repeat(16384));
     assert_eq!(read(&fs, "copy"), seq(1, 20_000));
@@ -323,6 +330,84 @@ fn an_encrypted_log_is_claimed_without_the_key_and_replayed_with_it() {
     spa.export().unwrap();
     drop(spa);
     pool::verify_with_zdb(&devices, "logged");
+}
+
+const KERNEL: &str = r#"
+set -e
+printf 'correct horse' >/tmp/pass
+printf '000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f' >/tmp/hex
+printf '0123456789abcdef0123456789ABCDEF' >/tmp/raw
+cp /host/image /tmp/image; zpool import -d /tmp -R /mnt -N tank
+echo 'correct horse' | zfs load-key tank/aes-256-gcm
+zfs load-key -a
+zfs mount -a
+for fs in aes-128-ccm aes-192-ccm aes-256-ccm aes-128-gcm aes-192-gcm aes-256-gcm aes-192-ccm/new cloned; do
+  cd /mnt/mnt/tank/$fs
+  [ "$(sha256sum <written)" = "$(sha256sum </host/written)" ]
+  echo kernel >kernel; cp written again
+done
+cd /mnt/mnt/tank/aes-192-ccm/new; sha256sum -c /host/sums >/host/check.log || { grep -v OK /host/check.log; exit 1; }
+cd /; zfs snapshot -r tank@kernel; zfs destroy -r tank/cloned
+zpool scrub -w tank; zpool status -v tank; zfs get keystatus,encryptionroot tank/aes-192-ccm/new
+zpool status tank | grep -q 'with 0 errors'
+zpool status tank | grep -q 'No known data errors'
+zpool export tank; cp /tmp/image /host/image
+"#;
+
+/// `ENCRYPTION=all`: a minute.
+#[test]
+fn the_kernel_takes_what_was_written_here() {
+    if std::env::var_os("ENCRYPTION").is_none() {
+        return;
+    }
+    let Some(guest) = oracle::vm::Guest::find() else {
+        return;
+    };
+    let host = tempfile::tempdir().unwrap();
+    let image = host.path().join("image");
+    std::fs::write(&image, torture::golden::bytes(NAME)).unwrap();
+    let open = || {
+        let device = geom::disk::open(&image, geom::disk::OpenMode::ReadWrite).unwrap();
+        let spa = pool::open(&[device], false).unwrap();
+        load_all(&spa);
+        spa
+    };
+    let spa = open();
+    let dsl = spa.parts().dsl();
+    let written = b"written here ".repeat(20_000);
+    std::fs::write(host.path().join("written"), &written).unwrap();
+    pool::create_fs(&spa, "tank/aes-192-ccm/new", &[("recordsize", 4096)]).unwrap();
+    let (mut files, mut dice) = (Files::default(), Dice::new(torture::seed(1)));
+    let fs = mount(dsl, "tank/aes-192-ccm/new", false).unwrap();
+    for _ in 0..150 {
+        files.step(&fs, &mut dice).unwrap();
+    }
+    std::fs::write(host.path().join("sums"), files.sha256sums()).unwrap();
+    drop(fs);
+    spa.sync().unwrap();
+    dsl.snapshot(&["tank/aes-256-gcm/child@two"], Vec::new())
+        .unwrap();
+    dsl.clone_dataset("tank/cloned", "tank/aes-256-gcm@one", Vec::new())
+        .unwrap();
+    let names = ROOTS.iter().map(|(root, ..)| *root);
+    for name in names.chain(["tank/aes-192-ccm/new", "tank/cloned"]) {
+        pool::write_file(&spa, name, "written", &written);
+    }
+    spa.export().unwrap();
+    drop(spa);
+    let outcome = guest.run(KERNEL, host.path(), &[]);
+    outcome.assert_success();
+    let spa = open();
+    for name in [
+        "tank/aes-192-ccm/new",
+        "tank/aes-128-ccm",
+        "tank/aes-256-gcm@kernel",
+    ] {
+        let fs = mount(spa.parts().dsl(), name, true).unwrap();
+        assert_eq!(read(&fs, "kernel"), "kernel\n");
+        assert!(read(&fs, "again").as_bytes() == written);
+    }
+    pool::assert_clean(&spa);
 }
 
 #[test]
