@@ -28,7 +28,7 @@ impl KeySource for Asked {
                 true if wanted.is_raw => {
                     Err(Error::invalid("Cannot enter raw keys on the terminal"))
                 }
-                true => prompt(wanted).map_err(Error::from),
+                true => typed(wanted),
                 false => read(&mut **caller().input(), wanted.is_raw).map_err(Error::from),
             };
         }
@@ -76,9 +76,24 @@ fn read(from: &mut dyn BufRead, is_raw: bool) -> io::Result<Zeroizing<Vec<u8>>> 
     Ok(key)
 }
 
+/// Asks on the terminal; for a new key twice.
+#[doc(alias = "get_key_interactive")]
+fn typed(wanted: &WantedKey<'_>) -> Result<Zeroizing<Vec<u8>>> {
+    let key = prompt(wanted, false)?;
+    if wanted.is_new && prompt(wanted, true)? != key {
+        return Err(Error::invalid("Provided keys do not match."));
+    }
+    Ok(key)
+}
+
 /// Asks on the terminal that stdin is, without showing what is typed.
-fn prompt(wanted: &WantedKey<'_>) -> io::Result<Zeroizing<Vec<u8>>> {
-    print!("Enter {} for '{}':", wanted.word, wanted.root);
+fn prompt(wanted: &WantedKey<'_>, again: bool) -> io::Result<Zeroizing<Vec<u8>>> {
+    let word = wanted.word;
+    match (wanted.is_new, again) {
+        (false, _) => print!("Enter {word} for '{}':", wanted.root),
+        (true, false) => print!("Enter new {word}:"),
+        (true, true) => print!("Re-enter new {word}:"),
+    }
     caller().flush(crate::caller::Stream::Out);
     let terminal = caller().input_file()?;
     let shown = tcgetattr(terminal.as_fd())?;
@@ -102,6 +117,7 @@ mod tests {
             word: "passphrase",
             is_raw,
             location,
+            is_new: false,
         };
         Asked.key(&wanted).map(|key| key.to_vec())
     }

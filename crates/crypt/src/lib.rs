@@ -33,4 +33,7 @@ mod tests;
 pub use data_key::{DataKey, check_indirect, set_log_mac};
 pub use mac::indirect_mac;
 pub use suite::Suite;
-pub use wrapping::{KeyFormat, WrappedKey, WrappingKey};
+pub use wrapping::{
+    KeyFormat, PBKDF2_ITERATIONS_DEFAULT, PBKDF2_ITERATIONS_MIN, WrappedKey, WrappingKey,
+    check_passphrase,
+};

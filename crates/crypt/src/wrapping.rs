@@ -24,6 +24,15 @@ pub(crate) const HMAC_KEY_LEN: usize = 64;
 /// `ZIO_CRYPT_KEY_CURRENT_VERSION`: the version of the format; the one before it was never in a release.
 const VERSION: u64 = 1;
 
+/// `DEFAULT_PBKDF2_ITERATIONS`
+pub const PBKDF2_ITERATIONS_DEFAULT: u64 = 350_000;
+/// `MIN_PBKDF2_ITERATIONS`
+pub const PBKDF2_ITERATIONS_MIN: u64 = 100_000;
+/// `MIN_PASSPHRASE_LEN`, in bytes.
+const PASSPHRASE_LEN_MIN: usize = 8;
+/// `MAX_PASSPHRASE_LEN`, in bytes.
+const PASSPHRASE_LEN_MAX: usize = 512;
+
 /// `zfs_keyformat_t`: what a user gives for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "zfs_keyformat_t")]
@@ -89,6 +98,24 @@ impl WrappingKey {
         }
         Ok(WrappingKey(key))
     }
+}
+
+/// Checks the length of a passphrase that is given for a new key.
+///
+/// # Errors
+/// `InvalidInput` in the words of `zfs`.
+#[doc(alias = "validate_key")]
+pub fn check_passphrase(given: &[u8]) -> Result<()> {
+    let text = match given.len() {
+        len if len < PASSPHRASE_LEN_MIN => {
+            format!("Passphrase too short (min {PASSPHRASE_LEN_MIN}).")
+        }
+        len if len > PASSPHRASE_LEN_MAX => {
+            format!("Passphrase too long (max {PASSPHRASE_LEN_MAX}).")
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::invalid(text))
 }
 
 fn check_len(what: &str, len: usize, expected: usize) -> Result<()> {

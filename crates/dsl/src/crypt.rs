@@ -61,6 +61,20 @@ pub struct Encryption {
     pub is_available: bool,
 }
 
+/// The key of a new encryption root.
+pub struct NewRoot {
+    /// How blocks are encrypted.
+    pub suite: Suite,
+    /// What the wrapping key was made from.
+    pub format: KeyFormat,
+    /// Of a passphrase; otherwise 0.
+    pub salt: u64,
+    /// Of a passphrase; otherwise 0.
+    pub iterations: u64,
+    /// The wrapping key.
+    pub key: WrappingKey,
+}
+
 /// The keys that are loaded.
 pub(crate) struct Keystore {
     /// By the directory of the encryption root.
@@ -248,12 +262,40 @@ impl DslPool {
         let wrapping = self.keystore().wrapping.lock().get(&above.root).cloned();
         let wrapping =
             wrapping.ok_or_else(|| Error::new(ErrorKind::NoKey, "encryption key not loaded"))?;
+        self.make_key(ds, &above, &wrapping, tx)
+    }
+
+    /// Makes a new head an encryption root, whose key is loaded from then on.
+    pub(crate) fn make_root(&self, ds: &Arc<DslDataset>, new: &NewRoot, tx: &Tx) -> Result<()> {
+        let root = ds.dir().object();
+        let encryption = Encryption {
+            suite: new.suite,
+            key_guid: 0,
+            format: new.format,
+            salt: new.salt,
+            iterations: new.iterations,
+            root,
+            is_available: true,
+        };
+        let keys = &self.keystore().wrapping;
+        keys.lock().insert(root, new.key.clone());
+        self.make_key(ds, &encryption, &new.key, tx)
+    }
+
+    /// Makes a key for a new head, wrapped in that of its root.
+    fn make_key(
+        &self,
+        ds: &Arc<DslDataset>,
+        above: &Encryption,
+        wrapping: &WrappingKey,
+        tx: &Tx,
+    ) -> Result<()> {
         let mut iv = [0; IV_LEN];
         rt::fill_random(&mut iv);
         let key = DataKey::generate(above.suite, &mut |bytes| rt::fill_random(bytes));
-        let wrapped = WrappedKey::wrap(&key, &wrapping, iv);
+        let wrapped = WrappedKey::wrap(&key, wrapping, iv);
         let object = self.mos().zap_create(ObjectType::N_ZAP_METADATA, tx)?;
-        self.write_key(object, &wrapped, &above, tx)?;
+        self.write_key(object, &wrapped, above, tx)?;
         self.give_key(&ds.dir(), object, tx)?;
         ds.activate_feature(feature::ENCRYPTION);
         self.open_key(ds)?;

@@ -67,7 +67,7 @@ pub use accounting::MosAccounting;
 pub use bookmark::DslBookmark;
 pub use bpobj::Bpobj;
 pub use create::{NewDataset, ObjsetInit};
-pub use crypt::Encryption;
+pub use crypt::{Encryption, NewRoot};
 pub use dataset::{DslDataset, LongHold, PropReader, PropsWatcher};
 pub use deadlist::Deadlist;
 pub use dir::{DslDir, Used};

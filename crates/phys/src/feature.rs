@@ -98,8 +98,6 @@ pub const ALLOCATION_CLASSES: &str = "org.zfsonlinux:allocation_classes";
 pub enum Support {
     /// Reads, writes and maintains it: new pools have it enabled.
     Kept,
-    /// Maintains what it finds in pools in which it is active; new pools do not have it.
-    Found,
     /// Reads pools in which it is active; they are opened read-only.
     Read,
     /// A pool in which it is active cannot be opened, unless the feature is read-only compatible.
@@ -196,7 +194,7 @@ pub const FEATURES: &[Feature] = &[
     feature(USEROBJ_ACCOUNTING, "userobj_accounting", RO | DS, EXTENSIBLE,
         Support::Kept, "User/Group object accounting."),
     feature(ENCRYPTION, "encryption", DS, &["extensible_dataset", "bookmark_v2"],
-        Support::Found, "Support for dataset level encryption"),
+        Support::Kept, "Support for dataset level encryption"),
     feature(PROJECT_QUOTA, "project_quota", RO | DS, EXTENSIBLE, Support::Kept,
         "space/object accounting based on project ID."),
     feature(DEVICE_REMOVAL, "device_removal", MOS, &[], Support::Kept,

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use base::Result;
 use dsl::{
-    DatasetStats, DslBookmark, DslDataset, DslPool, Encryption, NewDataset, Prop, PropChange, Space,
+    DatasetStats, DslBookmark, DslDataset, DslPool, Encryption, NewDataset, NewRoot, Prop,
+    PropChange, Space,
 };
 use phys::PropValue;
 
@@ -122,6 +123,11 @@ impl DatasetsWriter<'_> {
     /// Creates a file system.
     pub fn create(self, new: NewDataset) -> Result<()> {
         self.0.create_dataset(new)
+    }
+
+    /// Creates a file system that is an encryption root.
+    pub fn create_encrypted(self, new: NewDataset, root: NewRoot) -> Result<()> {
+        self.0.create_encrypted(new, root)
     }
 
     /// Creates a clone of a snapshot.

@@ -9,8 +9,11 @@
 //! OpenZFS lib/libzfs/libzfs_crypto.c (`zfs_crypto_load_key`, `zfs_crypto_unload_key`).
 
 use base::{Error, ErrorKind, Result};
-use crypt::{KeyFormat, WrappingKey};
-use dsl::Encryption;
+use crypt::{
+    KeyFormat, PBKDF2_ITERATIONS_DEFAULT, PBKDF2_ITERATIONS_MIN, Suite, WrappingKey,
+    check_passphrase,
+};
+use dsl::{Encryption, NewRoot};
 use zeroize::Zeroizing;
 
 use crate::open::OpenPool;
@@ -25,6 +28,20 @@ pub struct WantedKey<'a> {
     pub is_raw: bool,
     /// `prompt`, or a URI.
     pub location: &'a str,
+    /// Whether it is a new key: one that is typed is asked for twice.
+    pub is_new: bool,
+}
+
+/// What a user says of the key of a new encryption root.
+pub struct NewKey<'a> {
+    /// The suite, as it is stored.
+    pub suite: u64,
+    /// The format, as it is stored.
+    pub format: u64,
+    /// `prompt`, or a URI.
+    pub location: &'a str,
+    /// `pbkdf2iters`, if given.
+    pub iterations: Option<u64>,
 }
 
 /// Where keys come from.
@@ -74,6 +91,7 @@ impl OpenPool {
             word: word(encryption.format),
             is_raw: encryption.format == KeyFormat::Raw,
             location,
+            is_new: false,
         })?;
         let Encryption {
             format,
@@ -92,6 +110,48 @@ impl OpenPool {
         let dataset = self.datasets().find(name)?;
         let encryption = self.datasets().encryption(&dataset)?;
         Ok(encryption.is_none_or(|it| it.is_available))
+    }
+
+    /// Asks for the key of a new encryption root.
+    ///
+    /// # Errors
+    /// `InvalidInput`, in the words of `zfs`, for what cannot be such a key; those of the source.
+    #[doc(alias = "populate_create_encryption_params_nvlists")]
+    pub fn ask_for_new_key(&self, name: &str, new: &NewKey<'_>) -> Result<NewRoot> {
+        let format = KeyFormat::from_raw(new.format)?;
+        let is_passphrase = format == KeyFormat::Passphrase;
+        let wrong = match new.iterations {
+            Some(_) if !is_passphrase => {
+                Some("Cannot specify pbkdf2iters with a non-passphrase keyformat.".to_owned())
+            }
+            Some(iterations) if iterations < PBKDF2_ITERATIONS_MIN => Some(format!(
+                "minimum pbkdf2 iterations is {PBKDF2_ITERATIONS_MIN}"
+            )),
+            _ => None,
+        };
+        if let Some(text) = wrong {
+            return Err(Error::invalid(text));
+        }
+        let given = self.pools().key_source().key(&WantedKey {
+            root: name,
+            word: word(format),
+            is_raw: format == KeyFormat::Raw,
+            location: new.location,
+            is_new: true,
+        })?;
+        let (mut salt, mut iterations) = (0, 0);
+        if is_passphrase {
+            check_passphrase(&given)?;
+            salt = rt::random_u64().max(1);
+            iterations = new.iterations.unwrap_or(PBKDF2_ITERATIONS_DEFAULT);
+        }
+        Ok(NewRoot {
+            suite: Suite::from_raw(new.suite)?,
+            format,
+            salt,
+            iterations,
+            key: WrappingKey::new(format, &given, salt, iterations)?,
+        })
     }
 
     /// Loads the key of an encryption root; with `only_checks`, only tries it.

@@ -85,7 +85,7 @@ pub use failure::{Attempt, Failure, Outcome, Reason};
 pub use held::Access;
 pub use import::Import;
 pub use keeper::Keeper;
-pub use keys::{KeySource, WantedKey};
+pub use keys::{KeySource, NewKey, WantedKey};
 pub use mounting::{Apart, Given, MountedDataset};
 pub use mountpoint::{MountSettings, Mountpoint, below, place};
 pub use open::OpenPool;

@@ -122,7 +122,7 @@ impl Features {
         let mut obstacles = Vec::new();
         for (guid, for_write) in active {
             let support = feature::by_guid(&guid).map_or(Support::None, |f| f.support);
-            if matches!(support, Support::Kept | Support::Found) {
+            if support == Support::Kept {
                 continue;
             }
             let description = zap::lookup_str(&self.mos, self.descriptions, &*guid)?;

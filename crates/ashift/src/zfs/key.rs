@@ -8,19 +8,28 @@
 //! OpenZFS cmd/zfs/zfs_main.c (`load_unload_keys`), lib/libzfs/libzfs_crypto.c (`zfs_crypto_load_key`,
 //! `zfs_crypto_unload_key`).
 
+use std::sync::Arc;
+
 use admin::getopt::Parsed;
-use admin::prop::Types;
+use admin::prop::{TableKind, Types, is_keylocation, parse_value};
 use base::{Error, ErrorKind};
-use dsl::Encryption;
-use phys::feature;
-use service::Session;
+use crypt::Suite;
+use dsl::{Encryption, NewRoot};
+use phys::{PropValue, feature};
+use service::{NewKey, OpenPool, Session};
 
 use super::fail::{Fail, Outcome};
+use super::set::Typed;
 use super::target::{self, Selection, Target};
 use crate::caller::caller;
 
 /// How often a user may try to type a key.
 const ATTEMPTS_MAX: usize = 3;
+
+/// `ZIO_CRYPT_ON`
+const CRYPT_ON: u64 = 1;
+/// `ZIO_CRYPT_OFF`
+const CRYPT_OFF: u64 = 2;
 
 /// What is done with keys.
 #[derive(Clone, Copy)]
@@ -119,6 +128,117 @@ fn for_keys(session: &Session, parsed: &Parsed, deed: Deed<'_>) -> Outcome {
         outcome = Err(Fail::Said(255));
     }
     outcome
+}
+
+/// The `keylocation` of an encrypted data set, or why it cannot be that.
+pub(super) fn checked_location(target: &Target, location: &str) -> Result<PropValue, String> {
+    let encryption = encryption(target).map_err(|e| e.to_string())?;
+    let why = match encryption {
+        Some(encryption) if !is_root(target, &encryption) => {
+            "keylocation may only be set on encryption roots"
+        }
+        _ if location == "none" => "keylocation must not be 'none' for encrypted datasets",
+        _ if !is_keylocation(location) => "invalid keylocation",
+        _ => return Ok(PropValue::Text(location.to_owned())),
+    };
+    Err(why.to_owned())
+}
+
+/// What `-o` says of the key of a new encryption root.
+pub(super) struct OfKey {
+    suite: u64,
+    format: u64,
+    pub(super) location: String,
+    iterations: Option<u64>,
+}
+
+/// Whether this property is one of the key of a data set.
+pub(super) fn is_of_key(name: &str) -> bool {
+    ["encryption", "keyformat", "keylocation", "pbkdf2iters"].contains(&name)
+}
+
+/// Takes what is said of a new key out of the properties of a data set that is to be created below `parent`.
+#[doc(alias = "zfs_crypto_create")]
+pub(super) fn split_new(
+    pool: &Arc<OpenPool>,
+    parent: Option<&str>,
+    typed: &Typed,
+) -> Outcome<(Option<OfKey>, Typed)> {
+    let fail = |why: &str| Fail::failed(format!("Encryption create error: {why}"));
+    let is_enabled = pool.feature(feature::ENCRYPTION) != spa::FeatureState::Disabled;
+    let (ours, others): (Typed, Typed) = typed.iter().cloned().partition(|(n, _)| is_of_key(n));
+    // What does nothing, and what is wrong, is for the table of properties.
+    let does_nothing = ours
+        .iter()
+        .all(|(_, value)| value == "off" || value == "none");
+    let above = match parent.map(|parent| target::find(pool, parent)) {
+        Some(Ok(parent)) => encryption(&parent).map_err(|e| fail(&e.to_string()))?,
+        _ => None,
+    };
+    if ours.is_empty() || does_nothing && above.is_none() {
+        return Ok((None, typed.clone()));
+    }
+    if !is_enabled {
+        return Err(fail("Encryption feature not enabled."));
+    }
+    let text = |name: &str| {
+        ours.iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, v)| v.as_str())
+    };
+    let number = |name: &str| -> Outcome<Option<u64>> {
+        let Some(text) = text(name) else {
+            return Ok(None);
+        };
+        let desc = TableKind::Dataset
+            .lookup(name)
+            .expect("a property of the table");
+        let value = parse_value(desc, name, text, Types::FILESYSTEM);
+        let value = value.map_err(|e| Fail::failed(format!("cannot create: {e}")))?;
+        Ok(value.as_number())
+    };
+    let suite = match (number("encryption")?, &above) {
+        (Some(CRYPT_ON), _) => Suite::Aes256Gcm as u64,
+        (Some(CRYPT_OFF), Some(_)) => {
+            return Err(fail("Invalid encryption value. Dataset must be encrypted."));
+        }
+        (Some(suite), _) if suite != CRYPT_OFF => suite,
+        (None, Some(above)) => above.suite as u64,
+        _ => {
+            return Err(fail(
+                "Encryption must be turned on to set encryption properties.",
+            ));
+        }
+    };
+    let format = number("keyformat")?.filter(|format| *format != 0);
+    let location = text("keylocation").filter(|location| *location != "none");
+    let Some(format) = format else {
+        return Err(fail(match (location, &above) {
+            (None, Some(_)) => "another suite than that above it is not supported yet",
+            _ => "Keyformat required for new encryption root.",
+        }));
+    };
+    let of_key = OfKey {
+        suite,
+        format,
+        location: location.unwrap_or("prompt").to_owned(),
+        iterations: number("pbkdf2iters")?,
+    };
+    Ok((Some(of_key), others))
+}
+
+impl OfKey {
+    /// Asks for the key.
+    pub(super) fn ask(&self, pool: &OpenPool, name: &str) -> Outcome<NewRoot> {
+        let new = NewKey {
+            suite: self.suite,
+            format: self.format,
+            location: &self.location,
+            iterations: self.iterations,
+        };
+        let asked = pool.ask_for_new_key(name, &new);
+        asked.map_err(|e| Fail::failed(format!("Encryption create error: {e}")))
+    }
 }
 
 /// Whether a data set is an encryption root whose key is not yet as it is to be.
