@@ -35,7 +35,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
+use base::{Buf, Error, ErrorKind, ObjsetId, Result, SPA_MAXBLOCKSIZE, Txg};
 use phys::{BlkPtrPhys, ChecksumType};
 use policy::{Found, Passing, Pending, Policy, Reader};
 use zio::{BlockStore, Bookmark, LogStore, Run, UnderWay, WriteRequest};
@@ -322,6 +322,14 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Cache<S> {
         begun.end()
     }
 
+    /// Not cached where it differs from what is read with the key.
+    fn read_keyless(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        match bp.is_encrypted() {
+            true => self.inner.store.read_keyless(bp, bookmark),
+            false => self.read(bp, bookmark),
+        }
+    }
+
     /// Blocks that another thread is reading are waited for last; the others are read meanwhile.
     fn read_run(&self, blocks: &[(BlkPtrPhys, Bookmark)], run: Run) -> Vec<Result<Buf>> {
         let reader = Reader {
@@ -380,16 +388,21 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Cache<S> {
         self.inner.store.free(txg, bp);
     }
 
-    fn prefetch(&self, bps: &[BlkPtrPhys]) {
-        self.prefetch_run(bps, Run::default());
+    fn prefetch(&self, objset: ObjsetId, bps: &[BlkPtrPhys]) {
+        self.prefetch_run(objset, bps, Run::default());
     }
 
-    fn prefetch_run(&self, bps: &[BlkPtrPhys], run: Run) {
-        self.queue_reads(bps, run);
+    fn prefetch_run(&self, objset: ObjsetId, bps: &[BlkPtrPhys], run: Run) {
+        self.queue_reads(objset, bps, run);
     }
 
     fn prefetch_distance(&self) -> u64 {
         self.inner.ahead.distance()
+    }
+
+    fn forget(&self) {
+        self.flush_cache();
+        self.inner.store.forget();
     }
 }
 
@@ -409,6 +422,10 @@ impl<S: LogStore + ?Sized + 'static> LogStore for Cache<S> {
 
     fn write_log(&self, bp: &BlkPtrPhys, data: Buf, bookmark: &Bookmark) -> Result<()> {
         self.inner.store.write_log(bp, data, bookmark)
+    }
+
+    fn read_log_keyless(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.inner.store.read_log_keyless(bp, bookmark)
     }
 
     fn read_log(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {

@@ -17,6 +17,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use base::ObjsetId;
 use phys::BlkPtrPhys;
 use zio::{BlockStore, PREFETCH_DISTANCE_MAX_BYTES, Run};
 
@@ -51,9 +52,17 @@ pub(crate) struct Queue {
     vdevs: AtomicUsize,
 }
 
+/// A block to be read ahead.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead {
+    pub(crate) bp: BlkPtrPhys,
+    pub(crate) objset: ObjsetId,
+    pub(crate) reader: Reader,
+}
+
 #[derive(Default)]
 struct State {
-    blocks: VecDeque<(BlkPtrPhys, Reader)>,
+    blocks: VecDeque<Ahead>,
     /// Threads that read ahead.
     running: usize,
     /// How many of them are at each top-level vdev.
@@ -68,11 +77,11 @@ fn vdev_of(bp: &BlkPtrPhys) -> usize {
 
 impl State {
     /// The first block of a vdev on which fewer than `per_vdev` threads are working.
-    fn take(&mut self, per_vdev: usize) -> Option<(BlkPtrPhys, Reader)> {
-        let is_free = |(bp, _): &(BlkPtrPhys, Reader)| self.reading[vdev_of(bp)] < per_vdev;
+    fn take(&mut self, per_vdev: usize) -> Option<Ahead> {
+        let is_free = |next: &Ahead| self.reading[vdev_of(&next.bp)] < per_vdev;
         let at = self.blocks.iter().position(is_free)?;
         let next = self.blocks.remove(at)?;
-        self.reading[vdev_of(&next.0)] += 1;
+        self.reading[vdev_of(&next.bp)] += 1;
         Some(next)
     }
 }
@@ -155,12 +164,12 @@ impl<S: BlockStore + ?Sized> Inner<S> {
             } else {
                 state.take(self.settings.prefetch_threads)
             };
-            let Some((bp, reader)) = next else {
+            let Some(next) = next else {
                 return running.leave(&mut state);
             };
             drop(state);
-            let _reading = Reading(&self.ahead, vdev_of(&bp));
-            self.prefetch(&bp, reader);
+            let _reading = Reading(&self.ahead, vdev_of(&next.bp));
+            self.prefetch(&next);
         }
     }
 
@@ -169,27 +178,28 @@ impl<S: BlockStore + ?Sized> Inner<S> {
     pub(crate) fn read_meanwhile(&self) {
         if self.ahead.is_quick() {
             let next = self.ahead.state.lock().blocks.pop_front();
-            if let Some((bp, reader)) = next {
-                self.prefetch(&bp, reader);
+            if let Some(next) = next {
+                self.prefetch(&next);
             }
         }
     }
 
-    pub(crate) fn prefetch(&self, bp: &BlkPtrPhys, reader: Reader) {
+    pub(crate) fn prefetch(&self, next: &Ahead) {
+        let Ahead { bp, objset, reader } = next;
         let Some(pending) = self.policy.lock().start_prefetch(bp) else {
             return;
         };
         count(&self.counters.prefetches);
-        let load = Load::new(self, bp, pending, reader);
+        let load = Load::new(self, bp, pending, *reader);
         let start_ns = rt::now_ns();
         // The reader of the block gets the error again, and can handle it.
-        let _ = load.run(|store| store.read_ahead(bp));
+        let _ = load.run(|store| store.read_ahead(*objset, bp));
         self.ahead.note(bp, rt::now_ns().saturating_sub(start_ns));
     }
 }
 
 impl<S: BlockStore + ?Sized + 'static> Cache<S> {
-    pub(crate) fn queue_reads(&self, bps: &[BlkPtrPhys], run: Run) {
+    pub(crate) fn queue_reads(&self, objset: ObjsetId, bps: &[BlkPtrPhys], run: Run) {
         let settings = &self.inner.settings;
         let threads = settings.prefetch_threads.max(1);
         let policy = self.inner.policy.lock();
@@ -206,7 +216,9 @@ impl<S: BlockStore + ?Sized + 'static> Cache<S> {
         let mut state = ahead.state.lock();
         let room = settings.prefetch_backlog.saturating_sub(state.blocks.len());
         let wanted = wanted.into_iter().take(room);
-        state.blocks.extend(wanted.map(|bp| (bp, reader)));
+        state
+            .blocks
+            .extend(wanted.map(|bp| Ahead { bp, objset, reader }));
         let useful = self.inner.ahead.useful(threads).min(state.blocks.len());
         let more = useful.saturating_sub(state.running);
         state.running += more;
@@ -308,7 +320,11 @@ mod tests {
                 assert!(rt::now_ns() - start_ns < 30_000_000_000, "it was not read");
                 std::thread::yield_now();
             }
-            assert_eq!(load.run(|store| store.read_ahead(&first)).unwrap()[0], 1);
+            assert_eq!(
+                load.run(|store| store.read_ahead(ObjsetId(0), &first))
+                    .unwrap()[0],
+                1
+            );
             assert_eq!(reader.join().unwrap(), 1);
         });
         // Reads from a slow device are left to the prefetch threads.

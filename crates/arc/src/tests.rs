@@ -140,7 +140,7 @@ fn a_long_stream_that_is_read_gives_up_its_own_blocks() {
     let kept: Vec<BlkPtrPhys> = (0..16).map(|i| cache.put(BLOCK, i)).collect();
     let stream: Vec<BlkPtrPhys> = (0..500).map(|_| below(&cache)).collect();
     for (i, bp) in stream.iter().enumerate() {
-        cache.prefetch_run(&[*bp], run(i, 500));
+        cache.prefetch_run(base::ObjsetId(0), &[*bp], run(i, 500));
         while !cache.is_cached(bp) {
             std::thread::yield_now();
         }
@@ -382,7 +382,7 @@ fn sim_prefetch_overlaps_reads() {
             .collect();
         cache.flush_cache();
         let start = rt::now_ns();
-        cache.prefetch(&bps);
+        cache.prefetch(base::ObjsetId(0), &bps);
         for (i, bp) in bps.iter().enumerate() {
             assert_eq!(usize::from(cache.read(bp, &bookmark()).unwrap()[0]), i);
         }
@@ -412,7 +412,7 @@ fn sim_who_waits_for_a_block_reads_others_meanwhile() {
         cache.flush_cache();
         let start_ns = rt::now_ns();
         let bps: Vec<BlkPtrPhys> = wanted.iter().map(|(bp, _)| *bp).collect();
-        cache.prefetch(&bps);
+        cache.prefetch(base::ObjsetId(0), &bps);
         rt::sleep_ns(1_000_000);
         let bufs = cache.read_run(&wanted, Run::default());
         let elapsed_ns = rt::now_ns() - start_ns;
@@ -473,7 +473,8 @@ proptest! {
                 Step::Prefetch(n) => if let Some((_, (bp, _))) = pick(n) {
                     let passing = [Passing::No, Passing::WhenFull, Passing::Always][n % 3];
                     let reader = Reader { is_ahead: true, passing };
-                    cache.inner.prefetch(&bp, reader);
+                    let objset = base::ObjsetId(0);
+                    cache.inner.prefetch(&crate::prefetch::Ahead { bp, objset, reader });
                 },
                 Step::Free(n) => if let Some((key, (bp, _))) = pick(n) {
                     cache.free(Txg(9), &bp);

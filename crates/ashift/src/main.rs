@@ -18,6 +18,7 @@ mod gnop;
 mod gpart;
 mod holder;
 mod identify;
+mod keys;
 mod lab;
 mod links;
 mod machine;

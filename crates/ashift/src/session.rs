@@ -10,6 +10,7 @@ use machine::World;
 use service::{Access, Environment, Observer, Pools, Progress, Session};
 
 use crate::caller::{self, caller};
+use crate::keys::Asked;
 use crate::say::{self, progress};
 use crate::state::{arc_bytes, state_folder, wait_ns};
 use crate::world::{current, entered};
@@ -32,6 +33,7 @@ fn pools(state: PathBuf, world: Arc<World>) -> Pools {
         wait_ns: wait_ns().unwrap_or_default(),
         arc_bytes: arc_bytes().unwrap_or_default(),
         observer: Arc::new(Stderr),
+        keys: Arc::new(Asked),
     };
     let pools = Pools::new(state, world, environment);
     let caller = caller();

@@ -38,6 +38,8 @@ pub enum ErrorKind {
     TooBig,
     /// The caller lacks permission.
     Permission,
+    /// What it is about is encrypted, and the key is not loaded (`EACCES`).
+    NoKey,
     /// A feature, version or layout that this program does not support.
     Unsupported,
     /// The pool, dataset or device is read-only.
@@ -60,6 +62,7 @@ impl ErrorKind {
             ErrorKind::Permission => 1,
             ErrorKind::NotFound => 2,
             ErrorKind::Io | ErrorKind::Checksum | ErrorKind::Corrupt | ErrorKind::Suspended => 5,
+            ErrorKind::NoKey => 13,
             ErrorKind::Busy => 16,
             ErrorKind::Exists => 17,
             ErrorKind::CrossDevice => 18,

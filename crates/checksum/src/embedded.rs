@@ -25,7 +25,7 @@
 //! OpenZFS module/zfs/zio_checksum.c, include/sys/zio.h (`zio_eck_t`), include/sys/zil.h
 //! (`zil_chain_t`) @be7657e3.
 
-use crate::{Salt, Words, be_words, fletcher2_append, fletcher4_append};
+use crate::{Salt, Words, be_words, fletcher2_append, fletcher4_append, with_mac};
 use base::{Error, ErrorKind, Result, Txg, VdevId};
 use phys::ChecksumType;
 use sha2::Digest;
@@ -88,9 +88,22 @@ pub fn label_digest(offset_bytes: u64, block: &[u8]) -> Words {
 /// When `kind` is not embedded, or the block is too short for it: programmer errors.
 #[doc(alias = "zio_checksum_compute")]
 pub fn set(kind: ChecksumType, verifier: &Words, block: &mut [u8]) {
+    seal(kind, verifier, false, block);
+}
+
+/// As [`set`], for an encrypted log block: the last two words are its MAC, and stay.
+///
+/// # Panics
+/// As [`set`].
+#[doc(alias = "zio_checksum_handle_crypt")]
+pub fn set_beside_mac(kind: ChecksumType, verifier: &Words, block: &mut [u8]) {
+    seal(kind, verifier, true, block);
+}
+
+fn seal(kind: ChecksumType, verifier: &Words, has_mac: bool, block: &mut [u8]) {
     let eck = Eck::locate(kind, block).unwrap_or_else(|e| panic!("sealing a block: {e}"));
     block[eck.at..eck.at + MAGIC_BYTES].copy_from_slice(&ECK_MAGIC.to_le_bytes());
-    let words = eck.hash(kind, verifier, block);
+    let words = eck.expected(kind, verifier, has_mac, block);
     let range = eck.words();
     block[range].copy_from_slice(&to_bytes(&words));
 }
@@ -105,6 +118,22 @@ pub fn set(kind: ChecksumType, verifier: &Words, block: &mut [u8]) {
 /// When `kind` is not embedded.
 #[doc(alias = "zio_checksum_error_impl")]
 pub fn verify(kind: ChecksumType, verifier: &Words, block: &[u8]) -> Result<()> {
+    check(kind, verifier, false, block)
+}
+
+/// As [`verify`], for an encrypted log block, whose last two words are its MAC, or for the gang header of an encrypted
+/// block, where they mean nothing.
+///
+/// # Errors
+/// As [`verify`].
+///
+/// # Panics
+/// As [`verify`].
+pub fn verify_beside_mac(kind: ChecksumType, verifier: &Words, block: &[u8]) -> Result<()> {
+    check(kind, verifier, true, block)
+}
+
+fn check(kind: ChecksumType, verifier: &Words, has_mac: bool, block: &[u8]) -> Result<()> {
     let eck = Eck::locate(kind, block)?;
     let magic = read_u64(block, eck.at);
     if magic == ECK_MAGIC.swap_bytes() {
@@ -116,8 +145,8 @@ pub fn verify(kind: ChecksumType, verifier: &Words, block: &[u8]) -> Result<()> 
     if magic != ECK_MAGIC {
         return Err(mismatch(format!("zec_magic is {magic:#x}")));
     }
-    let expected: Words = std::array::from_fn(|i| read_u64(block, eck.words().start + i * 8));
-    let actual = eck.hash(kind, verifier, block);
+    let expected = eck.stored(block);
+    let actual = eck.expected(kind, verifier, has_mac, block);
     if actual != expected {
         return Err(mismatch(format!(
             "{kind} block hashes to {actual:x?}, zec_cksum is {expected:x?}"
@@ -160,6 +189,21 @@ impl Eck {
     /// The range of the four words.
     fn words(&self) -> Range<usize> {
         self.at + MAGIC_BYTES..self.at + ECK_BYTES
+    }
+
+    /// The four words as they are.
+    fn stored(&self, block: &[u8]) -> Words {
+        std::array::from_fn(|i| read_u64(block, self.words().start + i * 8))
+    }
+
+    /// The four words as they should be.
+    fn expected(&self, kind: ChecksumType, verifier: &Words, has_mac: bool, block: &[u8]) -> Words {
+        let hash = self.hash(kind, verifier, block);
+        if !has_mac {
+            return hash;
+        }
+        let [_, _, mac @ ..] = self.stored(block);
+        with_mac(kind, &hash, mac)
     }
 
     /// The hash of the block with the verifier in place of the words.

@@ -336,7 +336,7 @@ impl Dnode {
             .filter_map(|(_, source)| Some(source.block()?.0))
             .collect();
         if !bps.is_empty() {
-            self.context.store.prefetch_run(&bps, run);
+            self.context.store.prefetch_run(self.context.id, &bps, run);
         }
         if let Some((from, to)) = progress.fetch {
             self.prefetch_blocks(walk, from, to.min(end), run);
@@ -355,7 +355,7 @@ impl Dnode {
             }
         }
         if !bps.is_empty() {
-            self.context.store.prefetch_run(&bps, run);
+            self.context.store.prefetch_run(self.context.id, &bps, run);
         }
     }
 

@@ -24,6 +24,9 @@ pub enum RedundantMetadata {
 /// `zfs_redundant_metadata_most_ditto_level`: from here up, "most" includes indirect blocks.
 const MOST_DITTO_LEVEL: u8 = 2;
 
+/// Copies of an encrypted block: its salt and IV are where the third one would be entered.
+const ENCRYPTED_COPIES_MAX: u8 = 2;
+
 /// Properties of an objset as the DMU sees them; may change while it is open.
 #[derive(Clone, Debug)]
 pub struct ObjsetProps {
@@ -44,6 +47,8 @@ pub struct ObjsetProps {
     /// os_dedup_checksum, os_dedup_verify: the checksum by which file data is deduplicated, and whether bytes are
     /// compared as well.
     pub dedup: Option<(ChecksumType, bool)>,
+    /// os_encrypted: whether blocks are encrypted, by the key that the block store has for the objset.
+    pub encrypted: bool,
     /// Whether the pool has `embedded_data`.
     pub embed: bool,
     /// Whether holes carry their birth txg (`hole_birth`).
@@ -68,6 +73,7 @@ impl Default for ObjsetProps {
             recordsize: 128 << 10,
             dnodesize: 512,
             dedup: None,
+            encrypted: false,
             embed: true,
             hole_birth: true,
             project_quota: true,
@@ -90,6 +96,19 @@ impl ObjsetProps {
     /// How a block is to be encoded. The type of a spill block is the bonus type.
     #[doc(alias = "dmu_write_policy")]
     pub(crate) fn write_policy(&self, block: &BlockKind) -> WritePolicy {
+        let mut policy = self.plain_policy(block);
+        if self.encrypted {
+            policy.encrypt = true;
+            policy.embed = false;
+            policy.dedup = Dedup::Off;
+            if block.type_.is_encrypted() {
+                policy.copies = policy.copies.min(ENCRYPTED_COPIES_MAX);
+            }
+        }
+        policy
+    }
+
+    fn plain_policy(&self, block: &BlockKind) -> WritePolicy {
         let metadata = block.level > 0 || block.is_spill || block.type_.is_metadata();
         let embed = self.embed && block.level == 0 && !block.type_.has_fill();
         if !metadata {
@@ -105,6 +124,7 @@ impl ObjsetProps {
                 embed,
                 special_small_blocks: self.special_small_blocks,
                 dedup,
+                encrypt: false,
             };
         }
         let extra = match self.redundant_metadata {
@@ -126,6 +146,7 @@ impl ObjsetProps {
             embed,
             special_small_blocks: 0,
             dedup: Dedup::Off,
+            encrypt: false,
         }
     }
 }

@@ -361,7 +361,7 @@ impl BlockStore for Asked {
         self.store.free(txg, bp);
     }
 
-    fn prefetch_run(&self, bps: &[BlkPtrPhys], _: Run) {
+    fn prefetch_run(&self, _: ObjsetId, bps: &[BlkPtrPhys], _: Run) {
         self.ahead.lock().extend(bps);
     }
 

@@ -131,6 +131,7 @@ impl DslPool {
             }
             let head = pool.find_dataset(&head_name)?;
             crate::create::expect_head(&head, &head_name)?;
+            pool.refuse_encrypted(&head.dir(), "bookmarking it")?;
             let snap = pool.find_dataset(&snapshot)?;
             if !snap.is_snapshot() || !pool.is_before(&head, &snap)? {
                 let text = format!("{snapshot} is not an earlier snapshot of {head_name}");

@@ -326,7 +326,7 @@ impl Freed<'_> {
 
 impl Visitor for Freed<'_> {
     fn read(&mut self, link: &Link<'_>) -> Result<Buf> {
-        self.pool.store().read(link.bp, &link.at)
+        self.pool.store().read_keyless(link.bp, &link.at)
     }
 
     fn leave(&mut self, link: &Link<'_>) -> Step {

@@ -20,6 +20,7 @@ use phys::objset::{OBJSET_FLAG_PROJECTQUOTA_COMPLETE, OBJSET_FLAG_USEROBJACCOUNT
 use phys::{ObjectType, ObjsetType, Phys, ZilHeaderPhys};
 
 use crate::bpobj::Bpobj;
+use crate::crypt::NewRoot;
 use crate::dataset::DslDataset;
 use crate::deadlist::Deadlist;
 use crate::dir::DslDir;
@@ -57,15 +58,39 @@ impl DslPool {
     /// `NoSpace`.
     #[doc(alias = "dmu_objset_create")]
     pub fn create_dataset(&self, new: NewDataset) -> Result<()> {
+        self.create_with(new, None)
+    }
+
+    /// Creates a directory with a new head that is an encryption root.
+    ///
+    /// # Errors
+    /// As [`create_dataset`](DslPool::create_dataset); `Unsupported` when the pool does not have the feature.
+    pub fn create_encrypted(&self, new: NewDataset, root: NewRoot) -> Result<()> {
+        if !self.mos().env().feature_is_enabled(feature::ENCRYPTION) {
+            let text = "Encryption feature not enabled.";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        self.create_with(new, Some(root))
+    }
+
+    fn create_with(&self, new: NewDataset, root: Option<NewRoot>) -> Result<()> {
+        let inherits = root.is_none();
         let name = new.name.clone();
         let check = move |pool: &DslPool, _: &Tx| {
             let (parent, _) = pool.find_new(&name)?;
             pool.check_may_have_children(&parent)?;
+            if inherits {
+                pool.check_inherits(&parent)?;
+            }
             Ok(Verdict::Go)
         };
         self.sync_task(5, SpaceCheck::Normal, check, move |pool, tx| {
             let (parent, last) = pool.find_new(&new.name)?;
             let ds = pool.create_head(&parent, &last, None, new.flags, tx)?;
+            match &root {
+                Some(root) => pool.make_root(&ds, root, tx)?,
+                None => pool.inherit_key(&parent, &ds, tx)?,
+            }
             pool.set_props_sync(&ds, &new.props, tx)?;
             pool.init_objset(&ds, new.type_, new.init, tx)?;
             pool.log(&ds, "create", "", tx)
@@ -258,6 +283,7 @@ impl DslPool {
         fields.prev_snap_txg = source.creation_txg;
         fields.set_referenced(source.referenced());
         fields.set_bp(source.bp());
+        self.share_key(&origin.dir(), dd, tx)?;
         fields.flags |= source.flags & (DS_FLAG_INCONSISTENT | DS_FLAG_CI_DATASET);
         let features = origin.state().features.clone();
         for (guid, value) in &features {

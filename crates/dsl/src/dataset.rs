@@ -260,17 +260,19 @@ impl DslDataset {
 
 /// The objset.
 impl DslDataset {
-    /// The dataset's objset, opened when first asked for.
+    /// The dataset's objset, opened when first asked for. If it is encrypted and the key is not loaded, only what is
+    /// in its root block can be read.
     ///
     /// # Errors
     /// `NotFound` when the dataset was destroyed; any error from reading the root block.
     #[doc(alias = "dmu_objset_from_ds")]
     pub fn objset(self: &Arc<DslDataset>) -> Result<Arc<Objset>> {
+        let pool = self.pool()?;
+        let is_unlocked_now = pool.open_key(self)?;
         let mut objset = self.objset.lock();
-        if let Some(objset) = &*objset {
+        if let Some(objset) = objset.as_ref().filter(|_| !is_unlocked_now) {
             return Ok(objset.clone());
         }
-        let pool = self.pool()?;
         if self.state().is_destroyed {
             return Err(self.gone());
         }

@@ -473,6 +473,7 @@ impl DslPool {
             let text = format!("directory {} still uses {:?}", dd.object(), fields.space());
             return Err(Error::corrupt(text));
         }
+        self.release_key(dd, tx)?;
         let zaps = [fields.child_dir_zapobj, fields.props_zapobj, fields.clones];
         for zap in zaps {
             if zap != 0 {

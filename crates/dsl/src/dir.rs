@@ -54,6 +54,8 @@ pub(crate) const USED_KINDS: usize = 5;
 #[doc(alias = "dsl_dir_t")]
 pub struct DslDir {
     object: ObjectId,
+    /// dd_crypto_obj
+    key_object: Mutex<Option<ObjectId>>,
     state: Mutex<DirState>,
 }
 
@@ -86,9 +88,10 @@ impl DirState {
 }
 
 impl DslDir {
-    pub(crate) fn new(object: ObjectId, state: DirState) -> DslDir {
+    pub(crate) fn new(object: ObjectId, key_object: Option<ObjectId>, state: DirState) -> DslDir {
         DslDir {
             object,
+            key_object: Mutex::new(key_object),
             state: Mutex::new(state),
         }
     }
@@ -97,6 +100,15 @@ impl DslDir {
     #[must_use]
     pub fn object(&self) -> ObjectId {
         self.object
+    }
+
+    /// The object with its key, if it is encrypted.
+    pub(crate) fn key_object(&self) -> Option<ObjectId> {
+        *self.key_object.lock()
+    }
+
+    pub(crate) fn set_key_object(&self, object: ObjectId) {
+        *self.key_object.lock() = Some(object);
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, DirState> {

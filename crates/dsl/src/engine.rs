@@ -66,6 +66,7 @@ pub(crate) fn objset_props(raw: &BTreeMap<&str, u64>, env: &dyn PoolEnv) -> Objs
             bytes => bytes.clamp(512, 16 << 10),
         },
         dedup: dedup(number("dedup")),
+        encrypted: false,
         embed: env.feature_is_active(feature::EMBEDDED_DATA),
         hole_birth: env.feature_is_active(feature::HOLE_BIRTH),
         project_quota: env.feature_is_enabled(feature::PROJECT_QUOTA),

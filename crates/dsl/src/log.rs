@@ -55,6 +55,7 @@ impl DslPool {
             let text = format!("snapshot {} has no intent log", ds.object());
             return Err(Error::new(ErrorKind::ReadOnly, text));
         }
+        self.check_key(ds)?;
         let objset = ds.objset()?;
         let _config = self.config().read();
         let mode = self.sync_mode(ds)?;

@@ -297,7 +297,8 @@ impl DslPool {
             origin_txg,
             in_flight,
         };
-        Ok(self.cache_dir(DslDir::new(object, state)))
+        let key_object = self.find_key_object(object)?;
+        Ok(self.cache_dir(DslDir::new(object, key_object, state)))
     }
 
     /// Whether the head was cloned from a snapshot other than `$ORIGIN@$ORIGIN`.

@@ -31,10 +31,11 @@ use zap::directory;
 use base::{Error, ErrorKind, ObjectId, Result, Txg};
 use dmu::{Tx, TxGroups};
 use rt::{Mutex, RwLock};
-use zio::{BlockStore, LogStore};
+use zio::{BlockStore, Keys, LogStore};
 
 use crate::accounting::MosAccounting;
 use crate::bpobj::Bpobj;
+use crate::crypt::Keystore;
 use crate::dataset::DslDataset;
 use crate::dir::{DslDir, Used};
 use crate::mos::Mos;
@@ -57,6 +58,7 @@ pub struct DslPool {
     changed: Mutex<Changed>,
     tasks: TaskQueue,
     special: OnceLock<Special>,
+    keystore: Keystore,
     /// dp_bptree_obj: trees of destroyed heads whose blocks are being freed
     pub(crate) bptree: Mutex<Option<ObjectId>>,
 }
@@ -100,6 +102,8 @@ pub struct PoolParts {
     pub accounting: Arc<MosAccounting>,
     /// Where blocks are stored, including those of intent logs.
     pub store: Arc<dyn LogStore>,
+    /// The keys that the store opens blocks with.
+    pub keys: Arc<Keys>,
     /// The pool's txgs.
     pub groups: Arc<TxGroups>,
 }
@@ -119,6 +123,7 @@ impl DslPool {
             changed: Mutex::new(Changed::default()),
             tasks: TaskQueue::default(),
             special: OnceLock::new(),
+            keystore: Keystore::new(parts.keys),
             bptree: Mutex::new(None),
         })
     }
@@ -217,6 +222,10 @@ impl DslPool {
 
     pub(crate) fn config(&self) -> &RwLock<()> {
         &self.config
+    }
+
+    pub(crate) fn keystore(&self) -> &Keystore {
+        &self.keystore
     }
 
     pub(crate) fn tasks(&self) -> &TaskQueue {

@@ -94,6 +94,7 @@ impl DslPool {
         let (checked, name) = (name.to_string(), name.to_string());
         let check = move |pool: &DslPool, tx: &Tx| {
             let promotion = pool.promotion(&checked)?;
+            pool.refuse_encrypted(&pool.find_dataset(&checked)?.dir(), "promoting it")?;
             if tx.is_syncing() {
                 pool.promote_check(&promotion)?;
             }

@@ -255,7 +255,9 @@ impl DslPool {
         for (name, default) in crate::engine::DEFAULTS {
             raw.insert(*name, self.number(ds, name, *default)?);
         }
-        Ok(crate::engine::objset_props(&raw, self.mos().env()))
+        let mut props = crate::engine::objset_props(&raw, self.mos().env());
+        props.encrypted = ds.dir().key_object().is_some();
+        Ok(props)
     }
 }
 

@@ -58,6 +58,7 @@ impl DslPool {
         if Arc::ptr_eq(&parent, &new_parent) {
             return Ok(());
         }
+        self.check_root_stays(&dd, &new_parent)?;
         if Arc::ptr_eq(&common_ancestor(&dd, &new_parent), &dd) {
             return Err(Error::invalid(format!("{new} is below {old}")));
         }

@@ -51,6 +51,7 @@ impl DslPool {
     fn rollback_check(&self, name: &str, to: Option<&str>, holds: u64, tx: &Tx) -> Result<Verdict> {
         let ds = self.find_dataset(name)?;
         crate::create::expect_head(&ds, name)?;
+        self.check_key(&ds)?;
         let prev = ds.prev().filter(|_| ds.prev_snap_txg() >= Txg::INITIAL);
         let prev = prev.ok_or_else(|| Error::not_found(format!("{name} has no snapshot")))?;
         if tx.is_syncing() && ds.prev_snap_txg() >= tx.txg() {

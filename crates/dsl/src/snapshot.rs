@@ -154,6 +154,7 @@ impl DslPool {
         for (guid, value) in &features {
             self.activate_feature_of(object, guid, value, tx)?;
         }
+        self.number_ivset(&dir, object, tx)?;
         self.link_before_head(ds, object, tx)?;
 
         let (unique, reserved) = (head.unique_bytes, ds.limits().reserved);

@@ -30,6 +30,10 @@
 //! # Source
 //! OpenZFS include/sys/spa.h (`blkptr_t`, `BP_*`, `BPE_*`, `DVA_*`), module/zfs/blkptr.c @be7657e3.
 
+mod crypt;
+
+pub use crypt::{CryptParams, IV_LEN, MAC_LEN, SALT_LEN};
+
 use crate::Phys;
 use crate::bits::Field;
 use crate::enums::{ChecksumType, CompressType, ObjectType};
@@ -414,13 +418,9 @@ impl BlkPtrPhys {
         }
     }
 
-    /// `BP_GET_IV2`: the last 32 bits of the IV of an encrypted block.
+    /// How many copies the pointer has room for.
     #[must_use]
-    pub(crate) fn iv2(&self) -> u64 {
-        IV2.get(self.fill.get())
-    }
-
-    fn dva_slots(&self) -> usize {
+    pub fn dva_slots(&self) -> usize {
         if self.is_embedded() {
             0
         } else if self.is_encrypted() {

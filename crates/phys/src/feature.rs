@@ -31,6 +31,8 @@ pub(crate) const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
 pub(crate) const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
 /// Limits of the number of file systems and snapshots.
 pub const FS_SS_LIMIT: &str = "com.joyent:filesystem_limits";
+/// Encrypted data sets.
+pub const ENCRYPTION: &str = "com.datto:encryption";
 /// Lists of the blocks of a clone that its origin does not have.
 pub const LIVELIST: &str = "com.delphix:livelist";
 /// Blocks larger than 128 KiB.
@@ -191,8 +193,8 @@ pub const FEATURES: &[Feature] = &[
         "Edon-R hash algorithm."),
     feature(USEROBJ_ACCOUNTING, "userobj_accounting", RO | DS, EXTENSIBLE,
         Support::Kept, "User/Group object accounting."),
-    feature("com.datto:encryption", "encryption", DS, &["extensible_dataset", "bookmark_v2"],
-        Support::None, "Support for dataset level encryption"),
+    feature(ENCRYPTION, "encryption", DS, &["extensible_dataset", "bookmark_v2"],
+        Support::Kept, "Support for dataset level encryption"),
     feature(PROJECT_QUOTA, "project_quota", RO | DS, EXTENSIBLE, Support::Kept,
         "space/object accounting based on project ID."),
     feature(DEVICE_REMOVAL, "device_removal", MOS, &[], Support::Kept,

@@ -33,6 +33,8 @@ pub const ZIL_CLAIM_LR_SEQ_VALID: u64 = 2;
 pub const ZIL_MIN_BLKSZ: u64 = 4096;
 /// `ZIL_ZC_SEQ`: index of the checksum word with the block's number in its chain, from 1.
 pub const ZIL_ZC_SEQ: usize = 3;
+/// `ZIL_ZC_OBJSET`: the word of a log block's verifier that names the objset.
+pub const ZIL_ZC_OBJSET: usize = 2;
 
 /// `TX_*`: the types of records. Bit 63 ([`TX_CI`]) is not part of the number.
 pub mod tx {

@@ -12,7 +12,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::Result;
-use dsl::{DatasetStats, DslBookmark, DslDataset, DslPool, NewDataset, Prop, PropChange, Space};
+use dsl::{
+    DatasetStats, DslBookmark, DslDataset, DslPool, Encryption, NewDataset, NewRoot, Prop,
+    PropChange, Space,
+};
 use phys::PropValue;
 
 use crate::open::OpenPool;
@@ -80,6 +83,16 @@ impl Datasets<'_> {
         self.0.props(dataset)
     }
 
+    /// How a dataset is encrypted; `None` if it is not.
+    pub fn encryption(self, dataset: &Arc<DslDataset>) -> Result<Option<Encryption>> {
+        self.0.encryption(&dataset.dir())
+    }
+
+    /// The name of its encryption root.
+    pub fn encryption_root(self, encryption: &Encryption) -> Result<String> {
+        self.0.encryption_root(encryption)
+    }
+
     /// The properties that a stream brought.
     pub fn received_props(self, dataset: &Arc<DslDataset>) -> Result<BTreeMap<String, PropValue>> {
         self.0.received_props(dataset)
@@ -114,6 +127,11 @@ impl DatasetsWriter<'_> {
     /// Creates a file system.
     pub fn create(self, new: NewDataset) -> Result<()> {
         self.dsl().create_dataset(new)
+    }
+
+    /// Creates a file system that is an encryption root.
+    pub fn create_encrypted(self, new: NewDataset, root: NewRoot) -> Result<()> {
+        self.0.create_encrypted(new, root)
     }
 
     /// Creates a clone of a snapshot.

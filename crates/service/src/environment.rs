@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use dmu::SuspendEvent;
 
+use crate::keys::KeySource;
+
 /// Shows how far some work is: bytes done, and bytes in all.
 pub type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
@@ -32,4 +34,6 @@ pub struct Environment {
     pub arc_bytes: Option<u64>,
     /// Who is told.
     pub observer: Arc<dyn Observer>,
+    /// Where keys of encrypted data sets come from.
+    pub keys: Arc<dyn KeySource>,
 }

@@ -142,6 +142,7 @@ impl OpenPool {
     pub(crate) fn mount(&self, name: &str, readonly: bool) -> Result<Arc<Mount>> {
         let dsl = self.parts().dsl();
         if !self.is_kept() {
+            self.unlock(name)?;
             let readonly = readonly || self.is_readonly();
             return mount(dsl, name, readonly).map(Arc::new);
         }

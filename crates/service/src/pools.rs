@@ -13,6 +13,7 @@ use crate::environment::{Environment, Observer};
 use crate::facts::Facts;
 use crate::held::is_taken;
 use crate::keeper::Keeper;
+use crate::keys::KeySource;
 
 /// How long a session waits for failed devices to come back, in ns. Bounded, so that it does not hang
 /// unnoticed.
@@ -199,6 +200,10 @@ impl Pools {
     /// The folder in which the pools are remembered.
     pub(crate) fn state(&self) -> &Path {
         &self.state
+    }
+
+    pub(crate) fn key_source(&self) -> &dyn KeySource {
+        &*self.environment.keys
     }
 
     pub(crate) fn observer(&self) -> &dyn Observer {

@@ -208,6 +208,7 @@ impl Spa {
                 mos: Mos::new(mos.clone(), env)?,
                 accounting,
                 store,
+                keys: pipeline.keys().clone(),
                 groups: groups.clone(),
             },
             &options.new.fs_props,

@@ -672,6 +672,7 @@ fn load(
         mos: dsl_mos,
         accounting,
         store,
+        keys: pipeline.keys().clone(),
         groups: groups.clone(),
     })?;
     let has_grown = !readonly && options.found.renew_end_labels(&tree)?;

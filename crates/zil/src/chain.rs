@@ -52,6 +52,11 @@ pub trait Visitor {
         let _ = (common, record);
         Ok(())
     }
+
+    /// Whether it looks at what is secret in the records of an encrypted objset, so that the key is needed.
+    fn needs_key(&self) -> bool {
+        false
+    }
 }
 
 /// Passes the blocks and records of a log to `visitor` in order.
@@ -94,7 +99,7 @@ pub fn parse(
         if parsed.lr_seq == last_lr_seq && parsed.blk_seq == last_blk_seq {
             break;
         }
-        let Some(block) = read(store, objset, &bp)? else {
+        let Some(block) = read(store, objset, &bp, visitor.needs_key())? else {
             break;
         };
         for record in records(block.records()) {
@@ -131,10 +136,19 @@ impl LogBlock {
 
 /// Reads a log block; `None` where the log ends.
 #[doc(alias = "zil_read_log_block")]
-fn read(store: &dyn LogStore, objset: ObjsetId, bp: &BlkPtrPhys) -> Result<Option<LogBlock>> {
+fn read(
+    store: &dyn LogStore,
+    objset: ObjsetId,
+    bp: &BlkPtrPhys,
+    with_key: bool,
+) -> Result<Option<LogBlock>> {
     let verifier = bp.cksum_words();
     let bookmark = Bookmark::zil(objset, verifier[ZIL_ZC_SEQ]);
-    let data = match store.read_log(bp, &bookmark) {
+    let data = match with_key {
+        true => store.read_log(bp, &bookmark),
+        false => store.read_log_keyless(bp, &bookmark),
+    };
+    let data = match data {
         Ok(data) => data,
         Err(error) if is_end(error.kind()) => return Ok(None),
         Err(error) => return Err(error),
@@ -333,7 +347,7 @@ impl Visitor for Claim<'_> {
         }
         // If the data block was not written, the commit of this record never returned: the log ends here.
         let bookmark = Bookmark::zil(self.objset, common.seq.get());
-        if self.store.read(&bp, &bookmark).is_err() {
+        if self.store.read_keyless(&bp, &bookmark).is_err() {
             return Err(Error::new(
                 ErrorKind::Checksum,
                 "the data of a write was not written",

@@ -108,6 +108,10 @@ impl Replay<'_> {
 }
 
 impl Visitor for Replay<'_> {
+    fn needs_key(&self) -> bool {
+        true
+    }
+
     fn record(&mut self, common: &LrPhys, record: &[u8]) -> Result<()> {
         let header = self.zilog.header();
         self.zilog.set_replaying(common.seq.get());

@@ -113,6 +113,8 @@ pub struct WritePolicy {
     pub special_small_blocks: u64,
     /// Whether the block is deduplicated. Then all-zero blocks become holes even without compression.
     pub dedup: Dedup,
+    /// zp_encrypt: whether the block is of an encrypted data set. Never embedded; the key must be loaded.
+    pub encrypt: bool,
 }
 
 impl Default for WritePolicy {
@@ -125,6 +127,7 @@ impl Default for WritePolicy {
             embed: true,
             special_small_blocks: 0,
             dedup: Dedup::Off,
+            encrypt: false,
         }
     }
 }
@@ -197,8 +200,18 @@ pub trait BlockStore: Send + Sync {
     ///
     /// # Errors
     /// `Checksum` when no copy matches, `Io` when no copy could be read, `Corrupt` when the pointer or
-    /// the compressed bytes are invalid, `Unsupported` for encrypted blocks.
+    /// the compressed bytes are invalid, `NoKey` for an encrypted block without its key.
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf>;
+
+    /// Like [`read`](BlockStore::read), for a block that leads to others: what is encrypted in it stays so, and no key is
+    /// needed.
+    ///
+    /// # Errors
+    /// As of `read`, without `NoKey`.
+    #[doc(alias = "ZIO_FLAG_RAW_ENCRYPT")]
+    fn read_keyless(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.read(bp, bookmark)
+    }
 
     /// Like [`read`](BlockStore::read), for a block that no reader has asked for yet: demand reads go
     /// first, and an error is not noted, since the block's reader will meet it again.
@@ -206,8 +219,12 @@ pub trait BlockStore: Send + Sync {
     /// # Errors
     /// As of `read`.
     #[doc(alias = "ARC_FLAG_PREFETCH")]
-    fn read_ahead(&self, bp: &BlkPtrPhys) -> Result<Buf> {
-        self.read(bp, &Bookmark::default())
+    fn read_ahead(&self, objset: ObjsetId, bp: &BlkPtrPhys) -> Result<Buf> {
+        let bookmark = Bookmark {
+            objset,
+            ..Bookmark::default()
+        };
+        self.read(bp, &bookmark)
     }
 
     /// Reads several blocks for a sequential reader, and returns them in the order of `blocks`.
@@ -254,16 +271,16 @@ pub trait BlockStore: Send + Sync {
     /// the pool can be rewound). In syncing context. Holes and embedded blocks occupy no space.
     fn free(&self, txg: Txg, bp: &BlkPtrPhys);
 
-    /// Hints that these blocks will be read soon. Never blocks for long, and may do nothing.
-    fn prefetch(&self, bps: &[BlkPtrPhys]) {
-        let _ = bps;
+    /// Hints that these blocks of an objset will be read soon. Never blocks for long, and may do nothing.
+    fn prefetch(&self, objset: ObjsetId, bps: &[BlkPtrPhys]) {
+        let _ = (objset, bps);
     }
 
     /// As [`prefetch`](BlockStore::prefetch), for a sequential reader: not all of a long run is worth
     /// caching.
-    fn prefetch_run(&self, bps: &[BlkPtrPhys], run: Run) {
+    fn prefetch_run(&self, objset: ObjsetId, bps: &[BlkPtrPhys], run: Run) {
         let _ = run;
-        self.prefetch(bps);
+        self.prefetch(objset, bps);
     }
 
     /// How many bytes ahead of a sequential reader blocks should be requested, at most.
@@ -271,6 +288,10 @@ pub trait BlockStore: Send + Sync {
     fn prefetch_distance(&self) -> u64 {
         PREFETCH_DISTANCE_MAX_BYTES
     }
+
+    /// Forgets what it has in memory of blocks, since more or fewer of them can be read from now on.
+    #[doc(alias = "arc_flush")]
+    fn forget(&self) {}
 
     /// Writes one block; see [`write_batch`](BlockStore::write_batch).
     ///
@@ -310,6 +331,14 @@ pub trait LogStore: BlockStore {
     /// `Io`.
     #[doc(alias = "zil_lwb_write_issue")]
     fn write_log(&self, bp: &BlkPtrPhys, data: Buf, bookmark: &Bookmark) -> Result<()>;
+
+    /// As [`read_log`](LogStore::read_log), without a key: what is secret in records stays encrypted.
+    ///
+    /// # Errors
+    /// As [`read_log`](LogStore::read_log), without `NoKey`.
+    fn read_log_keyless(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.read_log(bp, bookmark)
+    }
 
     /// Reads a block that may never have been written: the log ends where `Checksum` is returned, and no
     /// device error is counted for it.

@@ -117,7 +117,8 @@ impl Pipeline {
                 }
                 let mut again = request.clone();
                 again.policy.checksum = STRONG;
-                encoded = encode::encode(&self.pool(), txg, &again);
+                let plain = encode::encode(&self.pool(), txg, &again);
+                encoded = plain.expect("what is deduplicated is not encrypted");
                 continue;
             }
             let Some(wanted) = known.wanted else {

@@ -26,10 +26,19 @@ pub(crate) fn seal(kind: ChecksumType, bp: &BlkPtrPhys, block: &mut [u8]) {
 /// Writes the embedded checksum of a log block, of the kind that its pointer names.
 pub fn seal_log(bp: &BlkPtrPhys, block: &mut [u8]) {
     let kind = ChecksumType::try_from(bp.checksum()).expect("a log block's own pointer");
-    seal(kind, bp, block);
+    if bp.uses_crypt() {
+        embedded::set_beside_mac(kind, &verifier(kind, bp), block);
+    } else {
+        seal(kind, bp, block);
+    }
 }
 
 /// Whether the checksum embedded in `block` matches, with the verifier from `bp`.
 pub(crate) fn verify(kind: ChecksumType, bp: &BlkPtrPhys, block: &[u8]) -> bool {
-    embedded::verify(kind, &verifier(kind, bp), block).is_ok()
+    let verifier = verifier(kind, bp);
+    let verified = match bp.uses_crypt() {
+        true => embedded::verify_beside_mac(kind, &verifier, block),
+        false => embedded::verify(kind, &verifier, block),
+    };
+    verified.is_ok()
 }

@@ -14,17 +14,18 @@
 //! OpenZFS `module/zfs/zio.c` (`zio_write_compress`, `zio_get_compression_max_size`),
 //! `module/zfs/blkptr.c`.
 
-use base::{BlockBuf, Buf, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg};
+use base::{BlockBuf, Buf, Result, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg};
 use compress::Algorithm;
 use phys::blkptr::EMBEDDED_TYPE_DATA;
 use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
 
-use crate::{BPE_PAYLOAD_SIZE, Dedup, WriteRequest};
+use crate::{BPE_PAYLOAD_SIZE, Dedup, Keys, WriteRequest, keys};
 
 /// What encoding needs to know about the pool.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Pool<'a> {
     pub(crate) checksums: &'a checksum::Templates,
+    pub(crate) keys: &'a Keys,
     /// `spa_min_alloc`
     pub(crate) min_alloc: u64,
     /// `spa_gcd_alloc`
@@ -84,10 +85,13 @@ pub(crate) fn work_bytes(request: &WriteRequest) -> usize {
     if is_ready { 0 } else { request.data.len() }
 }
 
-/// Compresses and checksums one block.
+/// Compresses, encrypts and checksums one block.
 #[doc(alias = "zio_write_compress")]
 #[doc(alias = "zio_checksum_generate")]
-pub(crate) fn encode(pool: &Pool<'_>, txg: Txg, request: &WriteRequest) -> Encoded {
+///
+/// # Errors
+/// `NoKey` for a block of an encrypted data set whose key is not loaded.
+pub(crate) fn encode(pool: &Pool<'_>, txg: Txg, request: &WriteRequest) -> Result<Encoded> {
     let lsize = request.data.len() as u64;
     assert!(
         lsize > 0 && lsize.is_multiple_of(SPA_MINBLOCKSIZE),
@@ -112,24 +116,18 @@ pub(crate) fn encode(pool: &Pool<'_>, txg: Txg, request: &WriteRequest) -> Encod
         return as_it_is();
     }
     if is_zero(&request.data) {
-        return Encoded::without_place(hole(pool, txg, request));
+        return Ok(Encoded::without_place(hole(pool, txg, request)));
     }
-    if !is_compressed {
+    if !is_compressed || keys::stays_uncompressed(request) {
         return as_it_is();
     }
     match compress(pool, request) {
         Compressed::Small { kind, payload } => {
             let (type_, level) = (request.object_type, request.level);
             let etype = EMBEDDED_TYPE_DATA;
-            Encoded::without_place(BlkPtrPhys::new_embedded(
-                etype,
-                &payload,
-                lsize,
-                kind.raw(),
-                type_,
-                level,
-                txg,
-            ))
+            let kind = kind.raw();
+            let bp = BlkPtrPhys::new_embedded(etype, &payload, lsize, kind, type_, level, txg);
+            Ok(Encoded::without_place(bp))
         }
         Compressed::Block { kind, physical } => finish(pool, txg, request, kind, physical, None),
         Compressed::No => as_it_is(),
@@ -187,7 +185,7 @@ fn compress(pool: &Pool<'_>, request: &WriteRequest) -> Compressed {
 /// indirect blocks are never embedded.
 fn may_embed(request: &WriteRequest) -> bool {
     let has_fill = ObjectType::try_from(request.object_type).is_ok_and(ObjectType::has_fill);
-    request.policy.embed && request.level == 0 && !has_fill
+    request.policy.embed && request.level == 0 && !has_fill && !request.policy.encrypt
 }
 
 fn finish(
@@ -195,9 +193,9 @@ fn finish(
     txg: Txg,
     request: &WriteRequest,
     kind: CompressType,
-    physical: Physical,
+    mut physical: Physical,
     fletcher4: Option<[u64; 4]>,
-) -> Encoded {
+) -> Result<Encoded> {
     let checksum = request.policy.checksum;
     assert!(
         !checksum.is_embedded() && checksum.raw() >= ChecksumType::Off.raw(),
@@ -215,14 +213,23 @@ fn finish(
     bp.set_little_endian();
     bp.set_birth(txg, txg);
     bp.set_fill(request.fill);
+    if request.policy.encrypt {
+        physical = keys::seal(pool.keys, request, &mut bp, physical)?;
+    }
     charge_checksum(checksum, physical.bytes().len());
-    let known = fletcher4.filter(|_| checksum == ChecksumType::Fletcher4);
+    let is_as_it_was = checksum == ChecksumType::Fletcher4 && !request.policy.encrypt;
+    let known = fletcher4.filter(|_| is_as_it_was);
     let digest = || pool.checksums.digest(checksum, physical.bytes());
-    bp.set_cksum(known.unwrap_or_else(digest));
-    Encoded {
+    let digest = known.unwrap_or_else(digest);
+    let [_, _, mac @ ..] = bp.cksum_words();
+    bp.set_cksum(match keys::has_mac(&bp) {
+        true => checksum::with_mac(checksum, &digest, mac),
+        false => digest,
+    });
+    Ok(Encoded {
         bp,
         physical: Some(physical),
-    }
+    })
 }
 
 /// Charges a simulated processor for computing a checksum.

@@ -26,9 +26,7 @@
 //! # Source
 //! OpenZFS `module/zfs/zio.c` (`zio_write_gang_block`, `zio_gang_tree_*`), `include/sys/zio.h`.
 
-use base::{
-    BlockBuf, Buf, Context, Error, ErrorKind, Result, SPA_DVAS_PER_BP, SPA_MAXBLOCKSIZE, Txg,
-};
+use base::{BlockBuf, Buf, Context, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -82,6 +80,8 @@ pub(crate) struct GangWrite<'a> {
     pub(crate) hint: Hint,
     pub(crate) checksum: ChecksumType,
     pub(crate) copies: usize,
+    /// Copies that its pointer has room for.
+    pub(crate) copies_max: usize,
     pub(crate) physical: &'a Physical,
 }
 
@@ -253,7 +253,7 @@ impl Pipeline {
             self.alloc
                 .allocate(txg, class, SPA_GANGBLOCKSIZE, copies, &write.hint)
         };
-        let more = (write.copies + 1).min(SPA_DVAS_PER_BP);
+        let more = (write.copies + 1).min(write.copies_max);
         match allocate(more) {
             Err(e) if e.kind() == ErrorKind::NoSpace && more > write.copies => {
                 allocate(write.copies)

@@ -42,7 +42,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use base::{Buf, ErrorKind, Result, Txg, VdevId};
+use base::{Buf, ErrorKind, ObjsetId, Result, Txg, VdevId};
+use phys::zil::ZIL_ZC_OBJSET;
 use phys::{BlkPtrPhys, ChecksumType, DvaPhys, ObjectType};
 
 use crate::dedup::Shared;
@@ -51,8 +52,8 @@ use crate::error_log::ErrorLog;
 use crate::gang::{GangWrite, Placed};
 use crate::issue::{Flight, Issuer, Write};
 use crate::{
-    AllocClass, Allocator, BlockStore, Bookmark, Dedup, DedupTables, Hint, LogStore, Priority,
-    SecondLevel, Suspend, UnderWay, VdevOps, WriteRequest, eck, log,
+    AllocClass, Allocator, BlockStore, Bookmark, Dedup, DedupTables, Hint, Keys, LogStore,
+    Priority, SecondLevel, Suspend, UnderWay, VdevOps, WriteRequest, eck, log,
 };
 
 /// Logical bytes in a wave, at most, unless a single block is larger.
@@ -172,6 +173,7 @@ pub struct Pipeline {
     suspend: Arc<OnceLock<Arc<dyn Suspend>>>,
     pub(crate) second: OnceLock<Arc<dyn SecondLevel>>,
     pub(crate) dedup: OnceLock<Arc<dyn DedupTables>>,
+    pub(crate) keys: Arc<Keys>,
     issuer: Issuer,
 }
 
@@ -199,6 +201,7 @@ impl Pipeline {
             errors: ErrorLog::default(),
             second: OnceLock::new(),
             dedup: OnceLock::new(),
+            keys: Arc::default(),
             suspend,
         }
     }
@@ -286,15 +289,16 @@ impl Pipeline {
     pub(crate) fn pool(&self) -> Pool<'_> {
         Pool {
             checksums: &self.checksums,
+            keys: &self.keys,
             min_alloc: self.alloc.min_alloc(),
             gcd_alloc: self.alloc.gcd_alloc(),
             hole_birth: self.settings.hole_birth,
         }
     }
 
-    fn encode_wave(&self, txg: Txg, wave: &[WriteRequest]) -> Vec<Encoded> {
+    fn encode_wave(&self, txg: Txg, wave: &[WriteRequest]) -> Result<Vec<Encoded>> {
         let pool = self.pool();
-        let encode = |chunk: &[WriteRequest]| -> Vec<Encoded> {
+        let encode = |chunk: &[WriteRequest]| -> Result<Vec<Encoded>> {
             chunk
                 .iter()
                 .map(|r| encode::encode(&pool, txg, r))
@@ -304,7 +308,8 @@ impl Pipeline {
         if chunks.len() < 2 {
             return encode(wave);
         }
-        rt::parallel_map(chunks, encode).concat()
+        let encoded = rt::parallel_map(chunks, encode).into_iter();
+        Ok(encoded.collect::<Result<Vec<_>>>()?.concat())
     }
 
     /// Where a block of `psize` bytes belongs. Small blocks of data never take the last quarter of the special
@@ -362,6 +367,7 @@ impl Pipeline {
             },
             checksum: ChecksumType::try_from(bp.checksum()).unwrap_or(request.policy.checksum),
             copies: usize::from(request.policy.copies),
+            copies_max: bp.dva_slots(),
             physical: &physical,
         };
         let old = request.rewrite.filter(|old| may_rewrite(old, txg, &write));
@@ -444,7 +450,7 @@ impl Pipeline {
             let (wave, after) = rest.split_at(wave_len(rest));
             let mut placed = Placed::default();
             let mut placing = Ok(());
-            for (request, encoded) in wave.iter().zip(self.encode_wave(txg, wave)) {
+            for (request, encoded) in wave.iter().zip(self.encode_wave(txg, wave)?) {
                 match self.place(txg, request, encoded, &mut placed, flight) {
                     Ok(bp) => bps.push(bp),
                     Err(error) => {
@@ -537,8 +543,16 @@ impl BlockStore for Pipeline {
         self.read_logical(bp, bookmark, false, Priority::SyncRead)
     }
 
-    fn read_ahead(&self, bp: &BlkPtrPhys) -> Result<Buf> {
-        self.read_logical(bp, &Bookmark::default(), false, Priority::AsyncRead)
+    fn read_keyless(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        Pipeline::read_keyless(self, bp, bookmark)
+    }
+
+    fn read_ahead(&self, objset: ObjsetId, bp: &BlkPtrPhys) -> Result<Buf> {
+        let bookmark = Bookmark {
+            objset,
+            ..Bookmark::default()
+        };
+        self.read_logical(bp, &bookmark, false, Priority::AsyncRead)
     }
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
@@ -608,6 +622,9 @@ impl LogStore for Pipeline {
         near: Option<&BlkPtrPhys>,
     ) -> Result<BlkPtrPhys> {
         let mut bp = log::new_log_bp(txg, size, checksum, verifier);
+        if let Some(key) = self.keys.get(ObjsetId(verifier[ZIL_ZC_OBJSET])) {
+            key.begin_log_block(&mut bp);
+        }
         let hint = Hint {
             near: near.and_then(|bp| bp.dvas().next()),
             ..Hint::default()
@@ -622,6 +639,10 @@ impl LogStore for Pipeline {
     fn write_log(&self, bp: &BlkPtrPhys, mut data: Buf, bookmark: &Bookmark) -> Result<()> {
         let psize = bp.psize() as usize;
         assert_eq!(data.len(), psize, "length of log block {bookmark}");
+        if bp.is_encrypted() {
+            let key = self.key_of(bp, bookmark)?.expect("an encrypted block");
+            key.seal_log_block(bp, data.make_mut())?;
+        }
         eck::seal_log(bp, data.make_mut());
         let birth = bp.birth();
         let writes = bp
@@ -633,7 +654,11 @@ impl LogStore for Pipeline {
     }
 
     fn read_log(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
-        self.read_log_block(bp, bookmark)
+        self.read_log_block(bp, bookmark, false)
+    }
+
+    fn read_log_keyless(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.read_log_block(bp, bookmark, true)
     }
 
     fn claim(&self, txg: Txg, bp: &BlkPtrPhys) -> Result<()> {

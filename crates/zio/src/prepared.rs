@@ -23,7 +23,7 @@ impl WritePolicy {
     /// copied.
     #[must_use]
     pub fn sums_on_arrival(&self) -> bool {
-        self.compress == Algorithm::Off && self.checksum == ChecksumType::Fletcher4
+        self.compress == Algorithm::Off && self.checksum == ChecksumType::Fletcher4 && !self.encrypt
     }
 }
 

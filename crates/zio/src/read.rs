@@ -15,7 +15,7 @@ use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType};
 use crate::encode::charge_checksum;
 use crate::pipeline::{PhysicalReport, Pipeline};
 use crate::suspend::{FailedIo, reissue};
-use crate::{Bookmark, Io, Priority, RunBlock, ScrubReport, eck, embedded};
+use crate::{Bookmark, Io, Priority, RunBlock, ScrubReport, eck, embedded, keys};
 
 /// Refuses pointers that no correct writer writes.
 #[doc(alias = "zfs_blkptr_verify")]
@@ -239,18 +239,24 @@ impl Pipeline {
         if bp.is_embedded() {
             return embedded::read_embedded(bp, bookmark);
         }
-        if bp.is_encrypted() && !keyless {
-            let what = format!("block {bookmark} is encrypted");
-            return Err(Error::new(ErrorKind::Unsupported, what));
-        }
-        let physical = match self.read_second(bp) {
+        let key = match keyless {
+            true => None,
+            false => self.key_of(bp, bookmark)?,
+        };
+        let mut physical = match self.read_second(bp) {
             Some(found) => found,
             None => self.read_first(bp, bookmark, priority)?,
         };
         let psize = bp.psize() as usize;
+        let lost = |e: &Error| self.note_loss(bp, bookmark, priority, e);
+        keys::open(key.as_deref(), bp, &mut physical[..psize], bookmark).inspect_err(lost)?;
         let data = decompress(bp, &physical[..psize])
-            .inspect_err(|e| self.note_loss(bp, bookmark, priority, e))
+            .inspect_err(lost)
             .within(|| format!("block {bookmark}"))?;
+        let logical = data.as_deref().unwrap_or(&physical[..psize]);
+        if !keyless {
+            keys::check_indirect(bp, logical, bookmark).inspect_err(lost)?;
+        }
         match data {
             Some(data) => Ok(data.share()),
             None if physical.len() == psize => Ok(physical.share()),
@@ -302,7 +308,7 @@ impl Pipeline {
     /// instead of refusing them: the pointers in dnodes and indirect blocks are in the clear.
     ///
     /// # Errors
-    /// As `BlockStore::read`, without `Unsupported` for encryption.
+    /// As `BlockStore::read`, without `NoKey`.
     #[doc(alias = "ZIO_FLAG_RAW_ENCRYPT")]
     pub fn read_keyless(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
         let is_block = !bp.is_hole() && !bp.is_embedded();
@@ -313,11 +319,20 @@ impl Pipeline {
     }
 
     /// Reads a log block; if it was never written, no device error is counted.
-    pub(crate) fn read_log_block(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+    pub(crate) fn read_log_block(
+        &self,
+        bp: &BlkPtrPhys,
+        bookmark: &Bookmark,
+        keyless: bool,
+    ) -> Result<Buf> {
         let outer = || format!("log block {bookmark}");
-        if bp.is_hole() || bp.is_embedded() || bp.is_gang() || bp.is_encrypted() {
-            return self.read_logical(bp, bookmark, false, Priority::SyncRead);
+        if bp.is_hole() || bp.is_embedded() || bp.is_gang() {
+            return self.read_logical(bp, bookmark, keyless, Priority::SyncRead);
         }
+        let key = match keyless {
+            true => None,
+            false => self.key_of(bp, bookmark)?,
+        };
         let (checksum, compress) = check_bp(bp).within(outer)?;
         if compress != CompressType::Off {
             return Err(Error::corrupt(format!("compression is {compress}")).within(outer()));
@@ -332,8 +347,14 @@ impl Pipeline {
                 .vdevs
                 .read(&io, dva.vdev(), dva.offset(), &mut buf, &verify)
             {
-                Ok(()) if buf.len() == psize => return Ok(buf.share()),
-                Ok(()) => return Ok(Buf::copy_of(&buf[..psize])),
+                Ok(()) => {
+                    keys::open(key.as_deref(), bp, &mut buf[..psize], bookmark)?;
+                    let is_exact = buf.len() == psize;
+                    return Ok(match is_exact {
+                        true => buf.share(),
+                        false => Buf::copy_of(&buf[..psize]),
+                    });
+                }
                 Err(error) => bad.push((dva, error)),
             }
         }

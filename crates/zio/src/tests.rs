@@ -352,13 +352,13 @@ fn the_log_ends_where_nothing_was_written() {
 }
 
 #[test]
-fn encrypted_blocks_are_refused() {
+fn encrypted_blocks_are_refused_without_a_key() {
     let bench = bench(12);
     let bp = bench.write(request(noise(8192, 3), plain()));
     let mut bytes: [u8; 128] = zerocopy::transmute!(bp);
     bytes[55] |= 0x20;
     let bp: BlkPtrPhys = zerocopy::transmute!(bytes);
-    assert_eq!(bench.read(&bp).unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(bench.read(&bp).unwrap_err().kind(), ErrorKind::NoKey);
 }
 
 #[test]

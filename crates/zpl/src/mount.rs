@@ -99,12 +99,13 @@ impl Mount {
 /// Opens the file system or snapshot `name`, and replays its intent log, unless `readonly`.
 ///
 /// # Errors
-/// `NotFound`; `InvalidInput` for volumes; `Unsupported` for file systems that fold names or are
-/// encrypted.
+/// `NotFound`; `InvalidInput` for volumes; `Unsupported` for file systems that fold names; `NoKey` for encrypted ones
+/// whose key is not loaded.
 #[doc(alias = "zfs_domount")]
 pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
     let ds = pool.dataset(name)?;
     let readonly = readonly || ds.is_snapshot();
+    pool.check_key(&ds)?;
     let hold = ds.long_hold()?;
     let objset = ds.objset().within(|| name.to_owned())?;
     if objset.type_() != ObjsetType::Zfs {

@@ -26,8 +26,8 @@ pub use dataset::DATASET;
 pub(crate) use format::format_unlisted_value;
 pub use format::{Source, format_dataset_value, format_pool_value, vdev_state_word};
 pub use parse::{
-    DatasetContext, PoolContext, PropError, parse_dataset_assignment, parse_pool_assignment,
-    parse_value, parse_vdev_assignment, split_assignment,
+    DatasetContext, PoolContext, PropError, is_keylocation, parse_dataset_assignment,
+    parse_pool_assignment, parse_value, parse_vdev_assignment, split_assignment,
 };
 pub use pool::POOL;
 use special::is_written_property;

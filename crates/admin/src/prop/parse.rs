@@ -268,7 +268,10 @@ fn is_blocksize(size: u64, largest: u64) -> bool {
     size.is_power_of_two() && (SPA_MINBLOCKSIZE..=largest).contains(&size)
 }
 
-fn is_keylocation(text: &str) -> bool {
+/// Whether a key may be kept there, or nowhere.
+#[doc(alias = "zfs_prop_valid_keylocation")]
+#[must_use]
+pub fn is_keylocation(text: &str) -> bool {
     let prefixes = ["file:///", "https://", "http://"];
     ["none", "prompt"].contains(&text)
         || prefixes

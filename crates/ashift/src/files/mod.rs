@@ -160,7 +160,8 @@ fn words(error: &Error, verbose: bool) -> String {
         ErrorKind::Corrupt
         | ErrorKind::Suspended
         | ErrorKind::Unsupported
-        | ErrorKind::InvalidInput => None,
+        | ErrorKind::InvalidInput
+        | ErrorKind::NoKey => None,
         ErrorKind::Busy | ErrorKind::NotFound | ErrorKind::ReadOnly if context.contains("pool") => {
             None
         }

@@ -130,7 +130,7 @@ pub(crate) fn mount_pool(pool: &OpenPool) -> base::Result<bool> {
     }
     let mut all = true;
     for (_, name) in pool.mountpoints()? {
-        if find(pool, &name).is_some() {
+        if find(pool, &name).is_some() || !pool.is_unlocked(&name)? {
             continue;
         }
         if let Err(fail) = mount(pool, &name, &How::default()) {

@@ -9,13 +9,14 @@ use admin::name::{NameKind, check_name, check_nesting, parent_of, pool_of};
 use admin::number::parse_number;
 use admin::prop::{DatasetContext, Types};
 use base::ErrorKind;
-use dsl::{NewDataset, ObjsetInit, PropChange};
-use phys::ObjsetType;
+use dsl::{NewDataset, NewRoot, ObjsetInit, PropChange};
 use phys::feature;
+use phys::{ObjsetType, PropValue};
 use service::{DatasetsWriter, OpenPool, Session};
 use spa::FeatureState;
 
 use super::fail::{Fail, Outcome, words};
+use super::key;
 use super::set::{Stored, Typed, check, split_assignments};
 use super::target::{exists, find, open};
 use crate::mounting::{self, How};
@@ -69,7 +70,7 @@ pub(super) fn make_ancestors(pool: &OpenPool, name: &str) -> Outcome {
         match pool.datasets().find(ancestor) {
             Ok(_) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                make(pool, ancestor, Stored::new())?;
+                make(pool, ancestor, Stored::new(), None)?;
                 if pool.pools().can_mount() {
                     mounting::mount(pool, ancestor, &How::default())?;
                 }
@@ -85,7 +86,7 @@ fn is_limit(name: &str) -> bool {
     ["quota", "refquota", "reservation", "refreservation"].contains(&name)
 }
 
-fn make(pool: &OpenPool, name: &str, props: Stored) -> Outcome {
+fn make(pool: &OpenPool, name: &str, props: Stored, root: Option<NewRoot>) -> Outcome {
     let (limits, props): (Stored, Stored) = props.into_iter().partition(|(n, _)| is_limit(n));
     let new = NewDataset {
         name: name.to_owned(),
@@ -95,7 +96,10 @@ fn make(pool: &OpenPool, name: &str, props: Stored) -> Outcome {
         init: init_filesystem(pool),
     };
     let made = pool.change_datasets(|datasets| {
-        datasets.create(new)?;
+        match root {
+            Some(root) => datasets.create_encrypted(new, root)?,
+            None => datasets.create(new)?,
+        }
         set_limits(datasets, name, limits)
     });
     made.map_err(|e| Fail::of(format!("cannot create '{name}'"), &e))
@@ -159,7 +163,8 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
         what
     };
     let context = DatasetContext::creating(Types::FILESYSTEM);
-    let props = check(&typed, &context, &pool, &verb)?;
+    let (of_key, typed) = key::split_new(&pool, parent_of(name), &typed)?;
+    let mut props = check(&typed, &context, &pool, &verb)?;
     if parsed.has('v') || parseable {
         announce(name, &typed, ancestors, dry, parseable);
     }
@@ -169,7 +174,15 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
     if ancestors {
         make_ancestors(&pool, name)?;
     }
-    make(&pool, name, props)?;
+    let root = match &of_key {
+        Some(of_key) => {
+            let location = PropValue::Text(of_key.location.clone());
+            props.push(("keylocation".to_owned(), location));
+            Some(of_key.ask(&pool, name)?)
+        }
+        None => None,
+    };
+    make(&pool, name, props, root)?;
     if !parsed.has('u') {
         mounting::mount_new(&pool, name);
     }
@@ -207,6 +220,11 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
         [origin, name] => (origin, name),
         _ => return Err(Fail::usage("too many arguments")),
     };
+    if typed.iter().any(|(name, _)| key::is_of_key(name)) {
+        let text =
+            "Encryption clone error: Encryption properties must inherit from origin dataset.";
+        return Err(Fail::failed(text));
+    }
     let source = open(session, origin, Types::SNAPSHOT)?;
     let ancestors = parsed.has('p');
     let pool = place(session, name, ancestors)?;

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use admin::listing::{Item, Prop};
 use admin::prop::{DATASET, Edit, PropDesc, PropName, Source, is_user_property};
 use base::{ObjectId, Result};
-use dsl::{DatasetStats, PropSource};
+use dsl::{DatasetStats, Encryption, PropSource};
 use phys::znode::{MASTER_NODE_OBJ, master_node};
 
 use super::target::{Target, What};
@@ -25,6 +25,9 @@ use super::userspace;
 const ZVOL_OBJ: ObjectId = ObjectId(1);
 /// `ZVOL_ZAP_OBJ`: its size
 const ZVOL_ZAP_OBJ: ObjectId = ObjectId(2);
+
+/// `ZFS_KEYSTATUS_UNAVAILABLE`; the next number is that of an available key.
+const KEY_UNAVAILABLE: u64 = 1;
 
 /// What is requested of an item beyond what every item has.
 #[derive(Clone, Copy, Default)]
@@ -65,6 +68,8 @@ struct Reader<'a> {
     stats: DatasetStats,
     set: BTreeMap<String, dsl::Prop>,
     mounted: Option<MountedDataset>,
+    encryption: Option<Encryption>,
+    encryption_root: Option<String>,
 }
 
 impl<'a> Reader<'a> {
@@ -74,11 +79,17 @@ impl<'a> Reader<'a> {
             .expect("a bookmark has no properties that are set");
         let (stats, set) = (target.datasets().stats(ds)?, target.datasets().props(ds)?);
         let mounted = target.pool.mount_of(ds);
+        let encryption = target.datasets().encryption(ds)?;
+        let root = encryption
+            .as_ref()
+            .map(|it| target.datasets().encryption_root(it));
         Ok(Reader {
             target,
             stats,
             set,
             mounted,
+            encryption,
+            encryption_root: root.transpose()?,
         })
     }
 
@@ -110,6 +121,11 @@ impl<'a> Reader<'a> {
         Ok(props)
     }
 
+    /// Whether what is in the data set can be read.
+    fn is_unlocked(&self) -> bool {
+        self.encryption.as_ref().is_none_or(|it| it.is_available)
+    }
+
     fn native(&self, desc: &PropDesc) -> Result<Option<Prop>> {
         if desc.edit == Edit::ReadOnly {
             return Ok(self.computed(desc.name));
@@ -123,6 +139,9 @@ impl<'a> Reader<'a> {
         };
         if let Some(limit) = limit {
             return Ok(Some(self.limit(desc, limit)));
+        }
+        if let Some(prop) = self.of_key(desc) {
+            return Ok(Some(prop));
         }
         match desc.name {
             "version" => self.fixed(desc, master_node::VERSION),
@@ -176,17 +195,31 @@ impl<'a> Reader<'a> {
     fn fixed(&self, desc: &PropDesc, entry: &str) -> Result<Option<Prop>> {
         let ds = self.target.dataset().expect("a reader is for datasets");
         let objset = ds.objset()?;
-        if objset.type_() != phys::ObjsetType::Zfs {
+        if objset.type_() != phys::ObjsetType::Zfs || !self.is_unlocked() {
             return Ok(None);
         }
         let value = zap::lookup_u64(&objset, ObjectId(MASTER_NODE_OBJ), entry)?;
         Ok(Some(Prop::number(desc.name, value.unwrap_or(0))))
     }
 
+    /// A property that the key of the data set has.
+    #[doc(alias = "dsl_dataset_crypt_stats")]
+    fn of_key(&self, desc: &PropDesc) -> Option<Prop> {
+        let encryption = self.encryption.as_ref()?;
+        let number = match desc.name {
+            "encryption" => encryption.suite as u64,
+            "keyformat" => encryption.format as u64,
+            // Of a passphrase.
+            "pbkdf2iters" if encryption.iterations != 0 => encryption.iterations,
+            _ => return None,
+        };
+        Some(Prop::number(desc.name, number))
+    }
+
     fn of_volume(&self, desc: &PropDesc) -> Result<Option<Prop>> {
         let ds = self.target.dataset().expect("a reader is for datasets");
         let objset = ds.objset()?;
-        if objset.type_() != phys::ObjsetType::Zvol {
+        if objset.type_() != phys::ObjsetType::Zvol || !self.is_unlocked() {
             return Ok(None);
         }
         let value = if desc.name == "volsize" {
@@ -246,6 +279,11 @@ impl<'a> Reader<'a> {
             "numclones" => stats.clones.len() as u64,
             "inconsistent" => u64::from(stats.inconsistent),
             "useraccounting" => 1,
+            "keystatus" => match &self.encryption {
+                Some(encryption) => KEY_UNAVAILABLE + u64::from(encryption.is_available),
+                None => return None,
+            },
+            "keyguid" => self.encryption.as_ref()?.key_guid,
             // Not counted unless there is a limit.
             "filesystem_count" | "snapshot_count" => {
                 return Some(Prop::new(
@@ -264,6 +302,7 @@ impl<'a> Reader<'a> {
         let text = match name {
             "type" => self.target.type_word().to_owned(),
             "origin" => self.stats.origin.clone()?,
+            "encryptionroot" => self.encryption_root.clone()?,
             "prevsnap" => self.stats.prev_snap.clone()?,
             "clones" if !self.stats.clones.is_empty() => self.stats.clones.join(","),
             _ => return None,

@@ -26,6 +26,7 @@ mod fail;
 mod get;
 mod hold;
 mod item;
+mod key;
 mod list;
 mod mount;
 mod rename;
@@ -69,6 +70,8 @@ const PROGRAM: Program = Program {
             changes("release", "r", hold::release),
             command("mount", ":ajRlvo:Of", JSON, mount::mount),
             command("unmount", "afu", &[], mount::unmount),
+            command("load-key", "anrL:", &[], key::load_key),
+            command("unload-key", "ar", &[], key::unload_key),
             command("version", "j", JSON, |_, args| version(Tool::Zfs, args)),
         ],
     },

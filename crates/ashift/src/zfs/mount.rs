@@ -53,6 +53,8 @@ const OPTIONS: [(&str, &str, bool); 24] = [
 #[derive(Default)]
 struct Wanted {
     how: How,
+    /// `-l`: keys that are not loaded are.
+    loads_keys: bool,
     /// It is mounted already, and its options change.
     remounts: bool,
     /// A word of `-o` that the host would not know.
@@ -62,6 +64,7 @@ struct Wanted {
 fn wanted(parsed: &Parsed) -> Outcome<Wanted> {
     let mut wanted = Wanted::default();
     wanted.how.overlays = parsed.has('O');
+    wanted.loads_keys = parsed.has('l');
     let mut given = Given::new();
     for text in parsed.values('o') {
         if text.is_empty() {
@@ -211,6 +214,17 @@ fn mount_one(target: &Target, wanted: &Wanted, is_explicit: bool) -> Outcome {
         Some(why) if is_explicit => return Err(cannot(why)),
         Some(_) => return Ok(()),
         None => {}
+    }
+    if !target
+        .pool
+        .is_unlocked(name)
+        .map_err(|e| cannot(&words(&e)))?
+    {
+        match (wanted.loads_keys, is_explicit) {
+            (true, _) => super::key::unlock(target)?,
+            (false, true) => return Err(cannot("encryption key not loaded")),
+            (false, false) => return Ok(()),
+        }
     }
     if wanted.is_invalid {
         return Err(cannot("Invalid argument"));

@@ -183,7 +183,20 @@ fn set_one(target: &Target, typed: &Typed, stays_mounted: bool) -> Outcome {
     let what = format!("cannot set property for '{}'", target.name);
     let mut context = DatasetContext::existing(target.types);
     context.max_blocksize = base::SPA_MAXBLOCKSIZE;
-    let stored = check(typed, &context, &target.pool, &what)?;
+    let (locations, typed): (Typed, Typed) =
+        match target.is_encrypted().map_err(|e| Fail::of(&what, &e))? {
+            true => typed
+                .iter()
+                .cloned()
+                .partition(|(name, _)| name == "keylocation"),
+            false => (Typed::new(), typed.clone()),
+        };
+    let mut stored = check(&typed, &context, &target.pool, &what)?;
+    for (name, location) in locations {
+        let value = super::key::checked_location(target, &location);
+        let value = value.map_err(|why| Fail::failed(format!("{what}: {why}")))?;
+        stored.push((name, value));
+    }
     if stored.is_empty() {
         return Ok(());
     }

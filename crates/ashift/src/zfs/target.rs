@@ -58,6 +58,12 @@ impl Target {
         self.types.meets(Types::FILESYSTEM.or(Types::VOLUME))
     }
 
+    /// Whether it is encrypted.
+    pub(super) fn is_encrypted(&self) -> Result<bool> {
+        let found = self.dataset().map(|ds| self.datasets().encryption(ds));
+        Ok(found.transpose()?.flatten().is_some())
+    }
+
     pub(super) fn type_word(&self) -> &'static str {
         type_word(self.types)
     }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::bench::Bench;
 
 /// A holder of the pools of a bench; killed when it is dropped.
-struct Holder(Child);
+pub(crate) struct Holder(Child);
 
 impl Drop for Holder {
     fn drop(&mut self) {
@@ -23,7 +23,7 @@ impl Drop for Holder {
 
 impl Holder {
     /// Starts one, in the foreground, and waits until it answers.
-    fn start(bench: &Bench) -> Holder {
+    pub(crate) fn start(bench: &Bench) -> Holder {
         let child = bench.command("serve").stderr(Stdio::piped()).spawn();
         let holder = Holder(child.unwrap());
         // That of one that was killed is there, but nobody listens.

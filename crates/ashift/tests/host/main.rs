@@ -13,6 +13,7 @@ mod guid;
 mod holder;
 mod import;
 mod iostat;
+mod keys;
 mod obstacles;
 mod remove;
 mod rescue;

@@ -195,7 +195,8 @@ impl Work {
             .filter(|bp| !bp.is_hole() && !bp.is_embedded())
             .collect();
         if bps.len() > 1 {
-            self.dnode.context.store.prefetch(&bps);
+            let context = &self.dnode.context;
+            context.store.prefetch(context.id, &bps);
         }
     }
 

@@ -168,6 +168,7 @@ impl TestPool {
             mos,
             accounting,
             store,
+            keys: Arc::default(),
             groups: groups.clone(),
         };
         let pool = DslPool::create(parts, &[], fill_fs(), &tx).unwrap();
@@ -213,6 +214,7 @@ impl TestPool {
             mos,
             accounting,
             store,
+            keys: Arc::default(),
             groups,
         };
         let pool = DslPool::open(parts).unwrap();

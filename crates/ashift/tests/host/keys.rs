@@ -1,0 +1,174 @@
+//! Encrypted data sets: created, and their keys loaded and unloaded, with and without a process that holds the pool.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::bench::Bench;
+use crate::holder::Holder;
+
+const HEX: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+/// A pool with one encryption root for each format, and a data set below the first.
+fn bench() -> Bench {
+    let bench = Bench::new(&["a"]);
+    std::fs::write(bench.path("pass"), "correct horse\n").unwrap();
+    std::fs::write(bench.path("hex"), HEX).unwrap();
+    std::fs::write(bench.path("raw"), [7; 32]).unwrap();
+    std::fs::write(bench.path("text"), "what is secret\n").unwrap();
+    bench.ok("zpool create tank {a}");
+    let create = "zfs create -o encryption=on -o keyformat";
+    bench.ok(&format!(
+        "{create}=passphrase -o pbkdf2iters=100000 -o keylocation=file://{{dir}}/pass tank/pass"
+    ));
+    bench.ok(&format!(
+        "{create}=hex -o keylocation=file://{{dir}}/hex tank/hex"
+    ));
+    bench.ok("zfs create -o encryption=aes-128-ccm -o keyformat=raw -o keylocation=file://{dir}/raw tank/raw");
+    bench
+}
+
+fn get(bench: &Bench, property: &str, name: &str) -> String {
+    let value = bench.ok(&format!("zfs get -Hpo value {property} {name}"));
+    value.trim().to_owned()
+}
+
+#[test]
+fn a_command_gets_the_key_where_keylocation_says() {
+    let bench = bench();
+    for name in ["tank/pass", "tank/hex", "tank/raw"] {
+        bench.ok(&format!("cp {{dir}}/text {name}:/text"));
+        assert_eq!(bench.ok(&format!("cat {name}:/text")), "what is secret\n");
+    }
+    assert_eq!(get(&bench, "encryption", "tank/pass"), "aes-256-gcm");
+    assert_eq!(get(&bench, "encryption", "tank/raw"), "aes-128-ccm");
+    assert_eq!(get(&bench, "keyformat", "tank/hex"), "hex");
+    assert_eq!(get(&bench, "pbkdf2iters", "tank/pass"), "100000");
+    assert_eq!(get(&bench, "keystatus", "tank/pass"), "unavailable");
+    assert_eq!(get(&bench, "keystatus", "tank"), "-");
+    bench.assert_clean("tank");
+
+    bench.ok("zfs set keylocation=prompt tank/pass");
+    let key = b"correct horse\n";
+    let mut piped = bench.command("cat tank/pass:/text");
+    let mut child = piped
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(key).unwrap();
+    assert_eq!(
+        child.wait_with_output().unwrap().stdout,
+        b"what is secret\n"
+    );
+    bench.ok("zfs set keylocation=file:///nowhere tank/pass");
+    let text = "ashift cat: tank/pass:/text: encryption key of 'tank/pass' not loaded: Failed to open key material \
+                file: No such file or directory";
+    bench.fails("cat tank/pass:/text", 1, text);
+    let verified = bench.ok("zfs load-key -n -L file://{dir}/pass tank/pass");
+    assert_eq!(verified, "1 / 1 key(s) successfully verified\n");
+}
+
+/// As recorded of OpenZFS 2.3.2.
+#[test]
+fn what_cannot_be_is_said_in_the_words_of_zfs() {
+    let bench = bench();
+    let load = |arguments: &str, text: &str| {
+        let text = format!("Key load error: {text}");
+        bench.fails(&format!("zfs load-key {arguments}"), 255, &text);
+    };
+    load("tank", "'tank' is not encrypted.");
+    load(
+        "-L file://{dir}/hex tank/pass",
+        "Incorrect key provided for 'tank/pass'.",
+    );
+    load(
+        "-L file://{dir}/raw tank/hex",
+        "Hex key too short (expected 64).",
+    );
+    load(
+        "-L file://{dir}/hex tank/raw",
+        "Raw key too long (expected 32).",
+    );
+    load("-L nonsense tank/raw", "Invalid keylocation");
+    let unload = "Key unload error: Key already unloaded for 'tank/hex'.";
+    bench.fails("zfs unload-key tank/hex", 255, unload);
+    let set = |property: &str, name: &str, text: &str| {
+        let text = format!("cannot set property for '{name}': {text}");
+        bench.fails(&format!("zfs set {property} {name}"), 255, &text);
+    };
+    set(
+        "keylocation=none",
+        "tank/hex",
+        "keylocation must not be 'none' for encrypted datasets",
+    );
+    set(
+        "keylocation=prompt",
+        "tank",
+        "keylocation must be 'none' for unencrypted datasets",
+    );
+    let create = |options: &str, text: &str| {
+        let text = format!("Encryption create error: {text}");
+        bench.fails(&format!("zfs create {options}"), 1, &text);
+    };
+    create(
+        "-o encryption=on tank/x",
+        "Keyformat required for new encryption root.",
+    );
+    create(
+        "-o keyformat=raw tank/x",
+        "Encryption must be turned on to set encryption properties.",
+    );
+    create(
+        "-o encryption=off tank/raw/x",
+        "Invalid encryption value. Dataset must be encrypted.",
+    );
+    std::fs::write(bench.path("pass"), "short").unwrap();
+    create(
+        "-o encryption=on -o keyformat=passphrase -o keylocation=file://{dir}/pass tank/x",
+        "Passphrase too short (min 8).",
+    );
+    let (code, _, err) = bench.run("zfs load-key");
+    assert_eq!(code, 2);
+    assert!(
+        err.starts_with("Missing dataset argument or -a option\nusage:\n"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_holder_keeps_keys_until_they_are_unloaded() {
+    let bench = bench();
+    let holder = Holder::start(&bench);
+    let locked = "cannot create 'tank/pass/below': encryption key not loaded";
+    bench.fails("zfs create tank/pass/below", 1, locked);
+    bench.fails(
+        "cat tank/pass:/text",
+        1,
+        "ashift cat: tank/pass:/text: encryption key not loaded",
+    );
+    let all = bench.ok("zfs load-key -a");
+    assert_eq!(all, "3 / 3 key(s) successfully loaded\n");
+    bench.ok("zfs create tank/pass/below");
+    bench.ok("cp {dir}/text tank/pass/below:/text");
+    assert_eq!(get(&bench, "keystatus", "tank/pass/below"), "available");
+    assert_eq!(
+        get(&bench, "encryptionroot", "tank/pass/below"),
+        "tank/pass"
+    );
+    bench.fails(
+        "zfs unload-key tank/pass/below",
+        255,
+        "Key unload error: Keys must be unloaded for encryption root of 'tank/pass/below' (tank/pass).",
+    );
+    bench.ok("zfs unmount -a");
+    bench.ok("zfs unload-key -r tank/pass");
+    assert_eq!(get(&bench, "keystatus", "tank/pass"), "unavailable");
+    bench.fails(
+        "cat tank/pass/below:/text",
+        1,
+        "ashift cat: tank/pass/below:/text: encryption key not loaded",
+    );
+    bench.ok("zfs load-key tank/pass");
+    assert_eq!(bench.ok("cat tank/pass/below:/text"), "what is secret\n");
+    drop(holder);
+}

@@ -1,0 +1,168 @@
+//! The six suites: AES in CCM or GCM mode, with keys of 128, 192 or 256 bits.
+//!
+//! # Source
+//! OpenZFS include/sys/zio.h (`enum zio_encrypt`), module/os/linux/zfs/zio_crypt.c (`zio_do_crypt_uio`).
+
+use aes::{Aes128, Aes192, Aes256};
+use aes_gcm::AesGcm;
+use aes_gcm::aead::consts::{U12, U16};
+use aes_gcm::aead::{AeadInOut, Key, KeyInit, Nonce, Tag};
+use base::{Error, ErrorKind, Result};
+use ccm::Ccm;
+use phys::blkptr::{IV_LEN, MAC_LEN};
+
+/// How blocks of a data set are encrypted.
+#[doc(alias = "zio_encrypt")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u64)]
+pub enum Suite {
+    /// aes-128-ccm
+    Aes128Ccm = 3,
+    /// aes-192-ccm
+    Aes192Ccm = 4,
+    /// aes-256-ccm
+    Aes256Ccm = 5,
+    /// aes-128-gcm
+    Aes128Gcm = 6,
+    /// aes-192-gcm
+    Aes192Gcm = 7,
+    /// aes-256-gcm
+    Aes256Gcm = 8,
+}
+
+impl Suite {
+    /// All of them.
+    pub const ALL: [Suite; 6] = [
+        Suite::Aes128Ccm,
+        Suite::Aes192Ccm,
+        Suite::Aes256Ccm,
+        Suite::Aes128Gcm,
+        Suite::Aes192Gcm,
+        Suite::Aes256Gcm,
+    ];
+
+    /// The suite that is stored as this number.
+    ///
+    /// # Errors
+    /// `Unsupported` for a number that is not one of a suite.
+    pub fn from_raw(raw: u64) -> Result<Suite> {
+        let found = Suite::ALL.into_iter().find(|suite| *suite as u64 == raw);
+        let what = || format!("encryption suite {raw}");
+        found.ok_or_else(|| Error::new(ErrorKind::Unsupported, what()))
+    }
+
+    /// Bytes of its keys.
+    #[must_use]
+    pub fn key_len(self) -> usize {
+        match self {
+            Suite::Aes128Ccm | Suite::Aes128Gcm => 16,
+            Suite::Aes192Ccm | Suite::Aes192Gcm => 24,
+            Suite::Aes256Ccm | Suite::Aes256Gcm => 32,
+        }
+    }
+
+    /// The suite of the same mode with keys of 256 bits, which wraps the keys of this one.
+    pub(crate) fn wrapping(self) -> Suite {
+        match self {
+            Suite::Aes128Ccm | Suite::Aes192Ccm | Suite::Aes256Ccm => Suite::Aes256Ccm,
+            Suite::Aes128Gcm | Suite::Aes192Gcm | Suite::Aes256Gcm => Suite::Aes256Gcm,
+        }
+    }
+
+    /// Encrypts `data` in place and returns the MAC of it and of `aad`.
+    ///
+    /// # Errors
+    /// `TooBig` for more bytes than the mode can take.
+    pub(crate) fn seal(
+        self,
+        key: &[u8],
+        iv: &[u8; IV_LEN],
+        aad: &[u8],
+        data: &mut [u8],
+    ) -> Result<[u8; MAC_LEN]> {
+        let seal = match self {
+            Suite::Aes128Ccm => seal::<Ccm<Aes128, U16, U12>>,
+            Suite::Aes192Ccm => seal::<Ccm<Aes192, U16, U12>>,
+            Suite::Aes256Ccm => seal::<Ccm<Aes256, U16, U12>>,
+            Suite::Aes128Gcm => seal::<AesGcm<Aes128, U12>>,
+            Suite::Aes192Gcm => seal::<AesGcm<Aes192, U12>>,
+            Suite::Aes256Gcm => seal::<AesGcm<Aes256, U12>>,
+        };
+        seal(key, iv, aad, data)
+    }
+
+    /// Decrypts `data` in place if the MAC is that of it and of `aad`; otherwise its contents are of no use.
+    ///
+    /// # Errors
+    /// `Checksum` when the MAC is another one.
+    pub(crate) fn open(
+        self,
+        key: &[u8],
+        iv: &[u8; IV_LEN],
+        aad: &[u8],
+        data: &mut [u8],
+        mac: &[u8; MAC_LEN],
+    ) -> Result<()> {
+        let open = match self {
+            Suite::Aes128Ccm => open::<Ccm<Aes128, U16, U12>>,
+            Suite::Aes192Ccm => open::<Ccm<Aes192, U16, U12>>,
+            Suite::Aes256Ccm => open::<Ccm<Aes256, U16, U12>>,
+            Suite::Aes128Gcm => open::<AesGcm<Aes128, U12>>,
+            Suite::Aes192Gcm => open::<AesGcm<Aes192, U12>>,
+            Suite::Aes256Gcm => open::<AesGcm<Aes256, U12>>,
+        };
+        open(key, iv, aad, data, mac)
+    }
+}
+
+impl std::fmt::Display for Suite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Suite::Aes128Ccm => "aes-128-ccm",
+            Suite::Aes192Ccm => "aes-192-ccm",
+            Suite::Aes256Ccm => "aes-256-ccm",
+            Suite::Aes128Gcm => "aes-128-gcm",
+            Suite::Aes192Gcm => "aes-192-gcm",
+            Suite::Aes256Gcm => "aes-256-gcm",
+        })
+    }
+}
+
+/// The error of bytes that were not written under this key.
+pub(crate) fn wrong_mac() -> Error {
+    Error::new(ErrorKind::Checksum, "the MAC is wrong")
+}
+
+fn cipher<C: KeyInit>(key: &[u8]) -> C {
+    let key: &Key<C> = key.try_into().expect("a key of the suite's length");
+    C::new(key)
+}
+
+fn seal<C: KeyInit + AeadInOut>(
+    key: &[u8],
+    iv: &[u8; IV_LEN],
+    aad: &[u8],
+    data: &mut [u8],
+) -> Result<[u8; MAC_LEN]> {
+    let nonce: &Nonce<C> = iv.as_slice().try_into().expect("an IV of 12 bytes");
+    let len = data.len();
+    let sealed = cipher::<C>(key).encrypt_inout_detached(nonce, aad, data.into());
+    let too_big = |_| Error::new(ErrorKind::TooBig, format!("{len} bytes to be encrypted"));
+    let tag = sealed.map_err(too_big)?;
+    let mut mac = [0; MAC_LEN];
+    mac.copy_from_slice(&tag);
+    Ok(mac)
+}
+
+fn open<C: KeyInit + AeadInOut>(
+    key: &[u8],
+    iv: &[u8; IV_LEN],
+    aad: &[u8],
+    data: &mut [u8],
+    mac: &[u8; MAC_LEN],
+) -> Result<()> {
+    let nonce: &Nonce<C> = iv.as_slice().try_into().expect("an IV of 12 bytes");
+    let tag: &Tag<C> = mac.as_slice().try_into().expect("a MAC of 16 bytes");
+    let opened = cipher::<C>(key).decrypt_inout_detached(nonce, aad, data.into(), tag);
+    opened.map_err(|_| wrong_mac())
+}

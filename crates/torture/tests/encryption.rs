@@ -1,0 +1,434 @@
+//! Encrypted data sets that OpenZFS wrote: each suite and format of keys, what is read with the key and what without.
+
+use base::{ErrorKind, ObjectId};
+use crypt::{KeyFormat, WrappingKey};
+use geom::Provider;
+use spa::Spa;
+use std::sync::Arc;
+use torture::files::Files;
+use torture::golden::golden;
+use torture::{Dice, pool};
+use zpl::Filesystem;
+use zpl::mount::mount;
+
+const NAME: &str = "openzfs-2.3.2-encrypted";
+const PASSPHRASE: &[u8] = b"correct horse";
+const HEX: &[u8] = b"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+const RAW: &[u8] = b"0123456789abcdef0123456789ABCDEF";
+
+/// Encryption roots, what was given for their keys, and the number that their files are made from.
+const ROOTS: [(&str, &[u8], u64); 6] = [
+    ("tank/aes-128-ccm", PASSPHRASE, 2),
+    ("tank/aes-192-ccm", HEX, 3),
+    ("tank/aes-256-ccm", RAW, 4),
+    ("tank/aes-128-gcm", HEX, 5),
+    ("tank/aes-192-gcm", RAW, 6),
+    ("tank/aes-256-gcm", PASSPHRASE, 7),
+];
+
+fn open() -> (Spa, Arc<dyn Provider>) {
+    let device = golden(NAME);
+    let spa = pool::open(&[device.clone()], true).unwrap();
+    (spa, device)
+}
+
+fn load(spa: &Spa, root: &str, given: &[u8]) -> base::Result<()> {
+    let dsl = spa.parts().dsl();
+    let encryption = dsl.encryption(&dsl.dir(root)?)?.unwrap();
+    let (salt, iterations) = (encryption.salt, encryption.iterations);
+    let key = WrappingKey::new(encryption.format, given, salt, iterations)?;
+    dsl.load_key(root, key, false)
+}
+
+fn load_all(spa: &Spa) {
+    for (root, given, _) in ROOTS {
+        load(spa, root, given).unwrap_or_else(|e| panic!("{root}: {e}"));
+    }
+}
+
+fn read(fs: &Filesystem, path: &str) -> String {
+    let id = fs.resolve(path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let mut bytes = vec![0; 1 << 20];
+    let length = fs
+        .read(id, 0, &mut bytes)
+        .unwrap_or_else(|e| panic!("{path}: {e}"));
+    bytes.truncate(length);
+    String::from_utf8(bytes).unwrap()
+}
+
+/// What `seq` prints.
+fn seq(first: u64, last: u64) -> String {
+    (first..=last).map(|n| format!("{n}\n")).collect()
+}
+
+/// Checks the files that were made from a number; `path` and contents of those that were changed since.
+fn check(spa: &Spa, name: &str, n: u64, changed: &[(&str, Option<&str>)]) {
+    let fs = mount(spa.parts().dsl(), name, true).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let mut files = vec![
+        ("small".to_owned(), seq(1, n)),
+        ("big".to_owned(), seq(n * 1000, n * 1000 + 40_000)),
+        ("dir/below/deep".to_owned(), seq(n, n + 20)),
+        ("empty".to_owned(), String::new()),
+        ("own/file".to_owned(), "owned\n".to_owned()),
+    ];
+    files.extend((1..=60).map(|i| (format!("dir/file{i}"), format!("{n} {i}\n"))));
+    for (path, contents) in files {
+        match changed.iter().find(|(changed, _)| *changed == path) {
+            None => assert!(read(&fs, &path) == contents, "{name}/{path}"),
+            Some((_, Some(contents))) => assert_eq!(read(&fs, &path), *contents),
+            Some((_, None)) => {
+                let gone = fs.resolve(&path).map_err(|e| e.kind());
+                assert_eq!(gone, Err(ErrorKind::NotFound), "{name}/{path}");
+            }
+        }
+    }
+    let link = fs.resolve_link("link").unwrap();
+    assert_eq!(fs.readlink(link).unwrap(), b"small");
+    let attrs = fs.getattr(fs.resolve("own/file").unwrap()).unwrap();
+    assert_eq!((attrs.uid, attrs.gid, attrs.mode & 0o7777), (7, 8, 0o640));
+}
+
+#[test]
+fn every_suite_and_format_is_read_with_its_key() {
+    let (spa, _) = open();
+    check(&spa, "tank/plain", 1, &[]);
+    load_all(&spa);
+    for (root, _, n) in ROOTS {
+        let changed: &[_] = match root {
+            "tank/aes-256-gcm" => &[("big", None), ("small", Some("later\n"))],
+            _ => &[],
+        };
+        check(&spa, root, n, changed);
+    }
+    check(&spa, "tank/aes-256-gcm/child", 20, &[]);
+    check(&spa, "tank/aes-128-gcm/large", 21, &[]);
+    check(&spa, "tank/aes-256-gcm@one", 7, &[]);
+    check(
+        &spa,
+        "tank/aes-256-gcm/clone",
+        7,
+        &[("small", Some("changed\n"))],
+    );
+    let dsl = spa.parts().dsl();
+    let volume = dsl
+        .dataset("tank/aes-256-gcm/vol")
+        .unwrap()
+        .objset()
+        .unwrap();
+    assert_eq!(
+        zap::lookup_u64(&volume, ObjectId(2), "size").unwrap(),
+        Some(4 << 20)
+    );
+    assert!(spa.parts().pipeline().errors().is_empty());
+}
+
+#[test]
+fn without_a_key_everything_but_contents_is_there() {
+    let (spa, _) = open();
+    let dsl = spa.parts().dsl();
+    for (root, given, _) in ROOTS {
+        let refused = mount(dsl, root, true).map(|_| ()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NoKey, "{root}: {refused}");
+        let wrong = match given {
+            PASSPHRASE => b"correct house".to_vec(),
+            _ => given.iter().rev().copied().collect(),
+        };
+        let refused = load(&spa, root, &wrong).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Permission, "{root}: {refused}");
+    }
+    let head = dsl.dataset("tank/aes-256-gcm").unwrap();
+    let snapshots = dsl.snapshots(&head).unwrap();
+    assert_eq!(snapshots[0].0, "one");
+    assert!(dsl.stats(&head).unwrap().referenced > 100_000);
+    // Every block is there and has the right checksum.
+    pool::assert_clean(&spa);
+    // Reading a dnode needs the key, also for what is not secret.
+    let objset = head.objset().unwrap();
+    let refused = objset.hold(ObjectId(1)).map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NoKey);
+    assert!(
+        spa.parts().pipeline().errors().is_empty(),
+        "nothing is damaged"
+    );
+}
+
+#[test]
+fn an_unloaded_key_opens_nothing_more() {
+    let (spa, _) = open();
+    let dsl = spa.parts().dsl();
+    load_all(&spa);
+    let fs = mount(dsl, "tank/aes-256-gcm/child", true).unwrap();
+    assert_eq!(read(&fs, "small"), seq(1, 20));
+    let refused = dsl.unload_key("tank/aes-256-gcm").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Busy);
+    drop(fs);
+    let refused = dsl.unload_key("tank/aes-256-gcm/child").unwrap_err();
+    assert_eq!(
+        refused.kind(),
+        ErrorKind::InvalidInput,
+        "not an encryption root"
+    );
+    dsl.unload_key("tank/aes-256-gcm").unwrap();
+    assert_eq!(
+        dsl.unload_key("tank/aes-256-gcm").unwrap_err().kind(),
+        ErrorKind::NoKey
+    );
+    let refused = mount(dsl, "tank/aes-256-gcm/child", true).map(|_| ());
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoKey);
+    let head = dsl.dataset("tank/aes-256-gcm/child").unwrap();
+    let refused = head.objset().unwrap().hold(ObjectId(1)).map(|_| ());
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoKey);
+    // Others are not concerned, and it can be loaded again.
+    check(&spa, "tank/aes-128-ccm", 2, &[]);
+    load(&spa, "tank/aes-256-gcm", PASSPHRASE).unwrap();
+    check(&spa, "tank/aes-256-gcm/child", 20, &[]);
+}
+
+/// What administration does to encrypted data sets without writing into them.
+#[test]
+fn encrypted_data_sets_are_administered_without_a_key() {
+    let devices = [golden(NAME)];
+    let spa = pool::open(&devices, false).unwrap();
+    assert!(!spa.is_readonly(), "{:?}", spa.obstacles());
+    let dsl = spa.parts().dsl();
+    let used = spa.space().alloc;
+    pool::write_file(&spa, "tank/plain", "new", &[7; 300_000]);
+    let refused = |done: base::Result<()>, kind| {
+        let error = done.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    };
+    let created = pool::create_fs(&spa, "tank/aes-128-ccm/new", &[]);
+    refused(created, ErrorKind::NoKey);
+    // A clone shares the key of its origin, wherever it is.
+    dsl.clone_dataset("tank/cloned", "tank/aes-256-gcm@one", Vec::new())
+        .unwrap();
+    dsl.destroy_head("tank/cloned").unwrap();
+    refused(
+        dsl.promote("tank/aes-256-gcm/clone"),
+        ErrorKind::Unsupported,
+    );
+    let rolled_back = dsl.rollback("tank/aes-256-gcm", None, 0);
+    refused(rolled_back, ErrorKind::NoKey);
+    let marked = dsl.create_bookmark("tank/aes-256-gcm#b", "tank/aes-256-gcm@one");
+    refused(marked, ErrorKind::Unsupported);
+    let moved = dsl.rename("tank/aes-256-gcm/child", "tank/child");
+    refused(moved, ErrorKind::Permission);
+    dsl.rename("tank/aes-128-gcm", "tank/plain/moved").unwrap();
+    let snapshots = ["tank/aes-256-gcm/child@two", "tank/plain@two"];
+    dsl.snapshot(&snapshots, Vec::new()).unwrap();
+    // The clone gives up its share of the key, the root the key itself.
+    dsl.destroy_head("tank/aes-256-gcm/clone").unwrap();
+    dsl.destroy_head("tank/aes-128-ccm").unwrap();
+    dsl.destroy_snapshots(&["tank/aes-256-gcm@one"], false)
+        .unwrap();
+    for _ in 0..4 {
+        spa.sync().unwrap();
+    }
+    assert!(spa.space().alloc < used, "what was destroyed is free");
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&devices, "tank");
+
+    let spa = pool::open(&devices, false).unwrap();
+    load(&spa, "tank/aes-256-gcm", PASSPHRASE).unwrap();
+    load(&spa, "tank/plain/moved", HEX).unwrap();
+    let later: &[_] = &[("big", None), ("small", Some("later\n"))];
+    check(&spa, "tank/aes-256-gcm", 7, later);
+    check(&spa, "tank/aes-256-gcm/child@two", 20, &[]);
+    check(&spa, "tank/plain/moved/large", 21, &[]);
+    assert_eq!(
+        spa.feature(phys::feature::ENCRYPTION),
+        spa::FeatureState::Active
+    );
+}
+
+#[test]
+fn what_is_written_is_encrypted_and_read_with_the_key() {
+    let devices = [golden(NAME)];
+    let spa = pool::open(&devices, false).unwrap();
+    load_all(&spa);
+    let dsl = spa.parts().dsl();
+    let mut names: Vec<&str> = ROOTS.iter().map(|(root, ..)| *root).collect();
+    names.extend([
+        "tank/aes-256-gcm/child",
+        "tank/aes-128-gcm/large",
+        "tank/aes-256-gcm/clone",
+    ]);
+    let secret = b"a secret that must not be found on the disk ".repeat(6000);
+    for name in &names {
+        pool::write_file(&spa, name, "written", &secret);
+    }
+    let (mut files, mut dice) = (Files::default(), Dice::new(torture::seed(1)));
+    pool::create_fs(&spa, "tank/aes-192-ccm/new", &[("recordsize", 4096)]).unwrap();
+    let fs = mount(dsl, "tank/aes-192-ccm/new", false).unwrap();
+    for step in 0..150 {
+        let done = files.step(&fs, &mut dice);
+        done.unwrap_or_else(|e| panic!("step {step}: {e}"));
+    }
+    drop(fs);
+    let now = "tank/aes-192-ccm/new@now";
+    dsl.snapshot(&[now], Vec::new()).unwrap();
+    dsl.clone_dataset("tank/cloned", now, Vec::new()).unwrap();
+    pool::write_file(&spa, "tank/cloned", "written", &secret);
+    names.push("tank/cloned");
+    dsl.rollback("tank/aes-256-gcm", None, 0).unwrap();
+    spa.sync().unwrap();
+    // A key with changes that are not on disk is not unloaded.
+    pool::write_file(&spa, "tank/aes-192-gcm", "last", b"last");
+    spa.sync().unwrap();
+    dsl.unload_key("tank/aes-192-gcm").unwrap();
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&devices, "tank");
+    let size = devices[0].shape().mediasize;
+    let mut bytes = vec![0; usize::try_from(size).unwrap()];
+    devices[0].read(0, &mut bytes).unwrap();
+    let found = bytes.windows(32).position(|window| window == &secret[..32]);
+    assert_eq!(found, None, "the secret is in the clear");
+
+    let spa = pool::open(&devices, false).unwrap();
+    load_all(&spa);
+    let dsl = spa.parts().dsl();
+    for name in names.iter().filter(|name| **name != "tank/aes-256-gcm") {
+        let fs = mount(dsl, name, true).unwrap();
+        assert!(read(&fs, "written").as_bytes() == secret, "{name}");
+    }
+    check(&spa, "tank/aes-256-gcm", 7, &[]);
+    let fs = mount(dsl, "tank/aes-192-ccm/new@now", true).unwrap();
+    files.compare(&fs).unwrap();
+    let fs = mount(dsl, "tank/aes-192-gcm", true).unwrap();
+    assert_eq!(read(&fs, "last"), "last");
+    assert!(spa.parts().pipeline().errors().is_empty());
+}
+
+/// A pool of the kernel that was not exported: what was written since its last txg is in the intent log.
+#[test]
+fn an_encrypted_log_is_claimed_without_the_key_and_replayed_with_it() {
+    let devices = [golden("openzfs-2.3.2-encrypted-log")];
+    let spa = pool::open(&devices, false).unwrap();
+    assert!(!spa.is_readonly());
+    spa.sync().unwrap();
+    pool::assert_clean(&spa);
+    load(&spa, "logged", RAW).unwrap();
+    let dsl = spa.parts().dsl();
+    let fs = mount(dsl, "logged", false).unwrap();
+    assert_eq!(read(&fs, "d/moved"), "before\n");
+    // Nobody has waited for what is in it.
+    assert_eq!(read(&fs, "after"), "");
+    assert_eq!(read(&fs, "three"), "three\n");
+    assert_eq!(read(&fs, "synced"), "\0".repeat(16384));
+    assert_eq!(read(&fs, "copy"), seq(1, 20_000));
+    // And a log of our own.
+    let file = fs.resolve("three").unwrap();
+    fs.write(file, 0, b"four\n").unwrap();
+    fs.fsync(file).unwrap();
+    drop(fs);
+    spa.sync().unwrap();
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&devices, "logged");
+}
+
+const KERNEL: &str = r#"
+set -e
+printf 'correct horse' >/tmp/pass
+printf '000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f' >/tmp/hex
+printf '0123456789abcdef0123456789ABCDEF' >/tmp/raw
+cp /host/image /tmp/image; zpool import -d /tmp -R /mnt -N tank
+echo 'correct horse' | zfs load-key tank/aes-256-gcm
+zfs load-key -a
+zfs mount -a
+for fs in aes-128-ccm aes-192-ccm aes-256-ccm aes-128-gcm aes-192-gcm aes-256-gcm aes-192-ccm/new cloned; do
+  cd /mnt/mnt/tank/$fs
+  [ "$(sha256sum <written)" = "$(sha256sum </host/written)" ]
+  echo kernel >kernel; cp written again
+done
+cd /mnt/mnt/tank/aes-192-ccm/new; sha256sum -c /host/sums >/host/check.log || { grep -v OK /host/check.log; exit 1; }
+cd /; zfs snapshot -r tank@kernel; zfs destroy -r tank/cloned
+zpool scrub -w tank; zpool status -v tank; zfs get keystatus,encryptionroot tank/aes-192-ccm/new
+zpool status tank | grep -q 'with 0 errors'
+zpool status tank | grep -q 'No known data errors'
+zpool export tank; cp /tmp/image /host/image
+"#;
+
+/// `ENCRYPTION=all`: a minute.
+#[test]
+fn the_kernel_takes_what_was_written_here() {
+    if std::env::var_os("ENCRYPTION").is_none() {
+        return;
+    }
+    let Some(guest) = oracle::vm::Guest::find() else {
+        return;
+    };
+    let host = tempfile::tempdir().unwrap();
+    let image = host.path().join("image");
+    std::fs::write(&image, torture::golden::bytes(NAME)).unwrap();
+    let open = || {
+        let device = geom::disk::open(&image, geom::disk::OpenMode::ReadWrite).unwrap();
+        let spa = pool::open(&[device], false).unwrap();
+        load_all(&spa);
+        spa
+    };
+    let spa = open();
+    let dsl = spa.parts().dsl();
+    let written = b"written here ".repeat(20_000);
+    std::fs::write(host.path().join("written"), &written).unwrap();
+    pool::create_fs(&spa, "tank/aes-192-ccm/new", &[("recordsize", 4096)]).unwrap();
+    let (mut files, mut dice) = (Files::default(), Dice::new(torture::seed(1)));
+    let fs = mount(dsl, "tank/aes-192-ccm/new", false).unwrap();
+    for _ in 0..150 {
+        files.step(&fs, &mut dice).unwrap();
+    }
+    std::fs::write(host.path().join("sums"), files.sha256sums()).unwrap();
+    drop(fs);
+    spa.sync().unwrap();
+    dsl.snapshot(&["tank/aes-256-gcm/child@two"], Vec::new())
+        .unwrap();
+    dsl.clone_dataset("tank/cloned", "tank/aes-256-gcm@one", Vec::new())
+        .unwrap();
+    let names = ROOTS.iter().map(|(root, ..)| *root);
+    for name in names.chain(["tank/aes-192-ccm/new", "tank/cloned"]) {
+        pool::write_file(&spa, name, "written", &written);
+    }
+    spa.export().unwrap();
+    drop(spa);
+    let outcome = guest.run(KERNEL, host.path(), &[]);
+    outcome.assert_success();
+    let spa = open();
+    for name in [
+        "tank/aes-192-ccm/new",
+        "tank/aes-128-ccm",
+        "tank/aes-256-gcm@kernel",
+    ] {
+        let fs = mount(spa.parts().dsl(), name, true).unwrap();
+        assert_eq!(read(&fs, "kernel"), "kernel\n");
+        assert!(read(&fs, "again").as_bytes() == written);
+    }
+    pool::assert_clean(&spa);
+}
+
+#[test]
+fn a_key_has_the_format_that_its_root_says() {
+    let (spa, _) = open();
+    let dsl = spa.parts().dsl();
+    let of = |name: &str| dsl.encryption(&dsl.dir(name).unwrap()).unwrap();
+    assert_eq!(of("tank/plain"), None);
+    for (root, given, _) in ROOTS {
+        let encryption = of(root).unwrap();
+        assert_eq!(format!("tank/{}", encryption.suite), root);
+        let format = match given {
+            PASSPHRASE => KeyFormat::Passphrase,
+            HEX => KeyFormat::Hex,
+            _ => KeyFormat::Raw,
+        };
+        assert_eq!(encryption.format, format);
+        assert_eq!(dsl.encryption_root(&encryption).unwrap(), root);
+    }
+    let (head, clone) = (of("tank/aes-256-gcm"), of("tank/aes-256-gcm/clone"));
+    assert_eq!(head, clone, "a clone has the key of its origin");
+    let child = of("tank/aes-256-gcm/child").unwrap();
+    assert_ne!(head.unwrap().key_guid, child.key_guid);
+}

@@ -1,0 +1,227 @@
+//! The keys of data sets: what is under which key, and reading it.
+//!
+//! # What it is
+//! Blocks of encrypted data sets are opened here, between the checksum and decompression: the checksum is that of the
+//! stored bytes, so that blocks can be verified without a key. Which key a block is under, the objset of its bookmark
+//! says; who loads and unloads keys is above.
+//!
+//! # Source
+//! OpenZFS `module/zfs/zio.c` (`zio_decrypt`), `module/zfs/dsl_crypt.c` (`spa_keystore_lookup_key`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{BlockBuf, Context, Error, ErrorKind, ObjsetId, Result};
+use crypt::DataKey;
+use phys::blkptr::{CryptParams, SALT_LEN};
+use phys::{BlkPtrPhys, ObjectType};
+use rt::{Mutex, RwLock};
+
+use crate::encode::Physical;
+use crate::pipeline::Pipeline;
+use crate::{Bookmark, WriteRequest};
+
+/// `ZFS_KEY_MAX_SALT_USES_DEFAULT`: blocks that are written under one salt: among so many, two equal IVs are as good as
+/// impossible.
+const SALT_USES_MAX: u64 = 400_000_000;
+
+/// The keys that are loaded, by objset.
+#[derive(Default)]
+#[doc(alias = "spa_keystore_t")]
+pub struct Keys(RwLock<BTreeMap<ObjsetId, Arc<Loaded>>>);
+
+/// A key that is loaded, and the salt under which blocks are written.
+pub(crate) struct Loaded {
+    key: DataKey,
+    /// And how many blocks were written under it.
+    salt: Mutex<([u8; SALT_LEN], u64)>,
+}
+
+impl Keys {
+    pub(crate) fn get(&self, objset: ObjsetId) -> Option<Arc<Loaded>> {
+        self.0.read().get(&objset).cloned()
+    }
+
+    /// Loads the key of an objset.
+    pub fn insert(&self, objset: ObjsetId, key: DataKey) {
+        let salt = Mutex::new((new_salt(), 0));
+        self.0
+            .write()
+            .insert(objset, Arc::new(Loaded { key, salt }));
+    }
+
+    /// Unloads the keys of these objsets.
+    pub fn remove(&self, objsets: &[ObjsetId]) {
+        let mut keys = self.0.write();
+        for objset in objsets {
+            keys.remove(objset);
+        }
+    }
+}
+
+fn new_salt() -> [u8; SALT_LEN] {
+    let mut salt = [0; SALT_LEN];
+    rt::fill_random(&mut salt);
+    salt
+}
+
+impl Loaded {
+    /// A salt and an IV for one more block.
+    #[doc(alias = "zio_crypt_key_get_salt")]
+    fn next_params(&self) -> CryptParams {
+        let mut params = CryptParams::default();
+        rt::fill_random(&mut params.iv);
+        let mut salt = self.salt.lock();
+        if salt.1 >= SALT_USES_MAX {
+            *salt = (new_salt(), 0);
+        }
+        salt.1 += 1;
+        params.salt = salt.0;
+        params
+    }
+
+    /// Enters in the pointer of a new log block what it will be encrypted with.
+    #[doc(alias = "zio_alloc_zil")]
+    pub(crate) fn begin_log_block(&self, bp: &mut BlkPtrPhys) {
+        bp.set_crypt(true);
+        // The words where other blocks have a MAC are the verifier's: a log block has its MAC in itself.
+        let verifier = bp.mac();
+        bp.set_sealed(&self.next_params(), &verifier);
+    }
+
+    /// Encrypts a log block, and enters the MAC in it.
+    pub(crate) fn seal_log_block(&self, bp: &BlkPtrPhys, bytes: &mut [u8]) -> Result<()> {
+        rt::charge(rt::Work::Cipher, bytes.len() as u64);
+        let mac = self
+            .key
+            .encrypt(bp.object_type(), &bp.crypt_params(), bytes)?;
+        crypt::set_log_mac(bytes, &mac)
+    }
+}
+
+/// Whether the block's own type stays as it is, so that it can be changed without a key.
+#[doc(alias = "ZIO_COMPRESS_EMPTY")]
+pub(crate) fn stays_uncompressed(request: &WriteRequest) -> bool {
+    let type_ = ObjectType::try_from(request.object_type);
+    let is_such = matches!(type_, Ok(ObjectType::DNODE | ObjectType::OBJSET));
+    request.policy.encrypt && request.level == 0 && is_such
+}
+
+/// Whether the second half of the checksum is a MAC.
+pub(crate) fn has_mac(bp: &BlkPtrPhys) -> bool {
+    bp.uses_crypt() && bp.object_type() != ObjectType::OBJSET.raw()
+}
+
+/// Encrypts a block, or authenticates it; enters in its pointer how.
+///
+/// # Errors
+/// `NoKey` when the key is not loaded.
+#[doc(alias = "zio_encrypt")]
+pub(crate) fn seal(
+    keys: &Keys,
+    request: &WriteRequest,
+    bp: &mut BlkPtrPhys,
+    physical: Physical,
+) -> Result<Physical> {
+    bp.set_crypt(true);
+    if request.level > 0 {
+        rt::charge(rt::Work::Digest, request.data.len() as u64 / 4);
+        bp.set_mac(&crypt::indirect_mac(&request.data));
+        return Ok(physical);
+    }
+    let type_ = ObjectType::try_from(request.object_type)?;
+    let loaded = keys.get(request.bookmark.objset);
+    if type_ == ObjectType::OBJSET && loaded.is_none() {
+        // What is changed in it without a key, its MACs do not cover.
+        return Ok(physical);
+    }
+    let what = || format!("block {}: encryption key not loaded", request.bookmark);
+    let loaded = loaded.ok_or_else(|| Error::new(ErrorKind::NoKey, what()))?;
+    let psize = physical.psize;
+    let copy = || {
+        let mut copy = BlockBuf::scratch(psize);
+        copy.copy_from_slice(physical.bytes());
+        copy
+    };
+    let bytes = match type_ {
+        ObjectType::OBJSET => {
+            let mut bytes = copy();
+            loaded.key.seal_objset(&mut bytes)?;
+            bytes
+        }
+        type_ if type_.is_encrypted() => {
+            rt::charge(rt::Work::Cipher, psize as u64);
+            let (mut bytes, params) = (copy(), loaded.next_params());
+            let mac = loaded.key.encrypt(request.object_type, &params, &mut bytes);
+            bp.set_sealed(
+                &params,
+                &mac.within(|| format!("block {}", request.bookmark))?,
+            );
+            bytes
+        }
+        _ => {
+            rt::charge(rt::Work::Digest, psize as u64);
+            bp.set_mac(&loaded.key.mac(physical.bytes()));
+            return Ok(physical);
+        }
+    };
+    let buf = bytes.share();
+    Ok(Physical { buf, psize })
+}
+
+impl Pipeline {
+    /// The keys by which blocks are opened.
+    #[must_use]
+    pub fn keys(&self) -> &Arc<Keys> {
+        &self.keys
+    }
+
+    /// The key that a block is to be opened with. A block that is only authenticated can be read without one.
+    ///
+    /// # Errors
+    /// `NoKey` when it is encrypted and the key is not loaded.
+    pub(crate) fn key_of(
+        &self,
+        bp: &BlkPtrPhys,
+        bookmark: &Bookmark,
+    ) -> Result<Option<Arc<Loaded>>> {
+        if !bp.is_encrypted() && !bp.is_authenticated() {
+            return Ok(None);
+        }
+        let key = self.keys.get(bookmark.objset);
+        if key.is_none() && bp.is_encrypted() {
+            let what = format!("block {bookmark}: encryption key not loaded");
+            return Err(Error::new(ErrorKind::NoKey, what));
+        }
+        Ok(key)
+    }
+}
+
+/// Decrypts the psize bytes of a block in place, or checks their MAC.
+pub(crate) fn open(
+    key: Option<&Loaded>,
+    bp: &BlkPtrPhys,
+    bytes: &mut [u8],
+    bookmark: &Bookmark,
+) -> Result<()> {
+    let Some(key) = key else {
+        return Ok(());
+    };
+    if bp.is_encrypted() {
+        rt::charge(rt::Work::Cipher, bytes.len() as u64);
+    } else {
+        rt::charge(rt::Work::Digest, bytes.len() as u64);
+    }
+    key.key
+        .open(bp, bytes)
+        .within(|| format!("block {bookmark}"))
+}
+
+/// Checks the sum of MACs in an indirect block, for which no key is needed.
+pub(crate) fn check_indirect(bp: &BlkPtrPhys, block: &[u8], bookmark: &Bookmark) -> Result<()> {
+    if !bp.uses_crypt() || bp.level() == 0 {
+        return Ok(());
+    }
+    rt::charge(rt::Work::Digest, block.len() as u64 / 4);
+    crypt::check_indirect(bp, block).within(|| format!("block {bookmark}"))
+}
