@@ -131,7 +131,7 @@ impl DatasetsWriter<'_> {
 
     /// Creates a file system that is an encryption root.
     pub fn create_encrypted(self, new: NewDataset, root: NewRoot) -> Result<()> {
-        self.0.create_encrypted(new, root)
+        self.dsl().create_encrypted(new, root)
     }
 
     /// Creates a clone of a snapshot.
