@@ -10,6 +10,7 @@ mod import;
 mod iostat;
 mod json;
 mod list;
+mod script;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use import::{ImportCandidate, import_listing};
 pub use iostat::{IoPrinter, IoStyle, IoTables, PoolIo, VdevIo};
 pub use json::{pools_json, status_json, vdevs_json};
 pub use list::list_verbose;
+pub use script::{DeviceLines, ScriptOutput};
 pub use status::{StatusRequest, healthy_line, status};
 
 use zio::AllocClass;
@@ -190,6 +192,8 @@ pub struct VdevStatus {
     pub trim: Option<Activity>,
     /// vs_trim_notsup
     pub is_trim_unsupported: bool,
+    /// vdev_enc_sysfs_path
+    pub enclosure: Option<String>,
     /// Its children.
     pub children: Vec<VdevStatus>,
 }

@@ -510,7 +510,7 @@ const PARTIAL: &[([&str; 1], &[&str])] = &[
         ["status [--power] [-j [--json-int, --json-flat-vdevs, ..."],
         &[
             "status [-j [--json-int, --json-flat-vdevs, ...",
-            "    --json-pool-key-guid]] [-degiLpPstvx] ...",
+            "    --json-pool-key-guid]] [-c [script1,script2,...]] [-dDegiLpPstvx] ...",
             "    [-T d|u] [pool] [interval [count]]",
         ],
     ),

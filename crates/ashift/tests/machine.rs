@@ -835,6 +835,65 @@ fn a_spare_takes_over_for_a_drive_that_dies_while_it_is_written_to() {
     assert!(status.contains(" state: ONLINE\n"), "{status}");
 }
 
+/// A side of a mirror hangs: what it was too slow for is counted and told, and it is degraded if its properties say so.
+#[test]
+fn a_drive_that_hangs_is_counted_as_slow_and_replaced_if_that_is_wanted() {
+    let bench = Bench::new(3);
+    bench.ok("zpool create tank mirror gpt/d0 gpt/d1 spare gpt/d2");
+    assert!(
+        bench
+            .ok("zpool status -s")
+            .contains("gpt/d1  ONLINE       0     0     0     0\n")
+    );
+    bench.ok("machine fault add --by 31 ada1 slow");
+    bench.ok("zfs create tank/fs");
+    bench.ok("machine fault remove ada1 all");
+    let slow = |name: &str| -> u64 {
+        let value = bench.ok(&format!("zpool get -Hpo value slow_ios tank {name}"));
+        value.trim_end().parse().unwrap()
+    };
+    let count = slow("gpt/d1");
+    assert!(count > 0 && slow("gpt/d0") == 0);
+    assert_eq!(slow("mirror-0"), count);
+    let status = bench.ok("zpool status -s");
+    let row = format!("gpt/d1  ONLINE       0     0     0 {count:>5}\n");
+    assert!(status.contains(&row), "{status}");
+    assert!(
+        status.contains("mirror-0  ONLINE       0     0     0     -\n"),
+        "{status}"
+    );
+    let shown = bench.ok("zpool status -e");
+    assert!(
+        !shown.contains("gpt/d1") && bench.ok("zpool status -es").contains("gpt/d1"),
+        "{shown}"
+    );
+    let events = bench.ok("zpool events -v tank");
+    let told = events
+        .split("\n\n")
+        .filter(|event| event.contains("ereport.fs.zfs.delay"));
+    let told: Vec<&str> = told.collect();
+    assert!(
+        told.len() as u64 <= count && told[0].contains("        zio_delay = 0x7"),
+        "{events}"
+    );
+    bench.ok("zpool clear tank");
+    assert_eq!(slow("gpt/d1"), 0);
+
+    bench.ok("zpool set slow_io_n=1 tank mirror-0");
+    bench.ok("zpool set slow_io_t=600 tank mirror-0");
+    bench.ok("machine fault add --by 31 ada1 slow");
+    bench.ok("zfs create tank/other");
+    bench.ok("machine fault remove ada1 all");
+    bench.ok("zpool wait tank");
+    let status = bench.ok("zpool status -s");
+    assert!(status.contains("INUSE     currently in use"), "{status}");
+    assert!(
+        bench
+            .ok("zpool events -v tank")
+            .contains("        vdev_state = \"DEGRADED\" (0x6)\n")
+    );
+}
+
 /// A machine with a pool, a file on the host, and the seconds that copying it into the pool takes.
 fn copying() -> (Bench, f64) {
     let bench = Bench::new(1);
@@ -1041,7 +1100,17 @@ fn the_free_space_of_a_flash_drive_is_deleted() {
     let one = "cannot trim 'ada0': trim operations are not supported by this device\n";
     assert_eq!(refused("zpool trim tank ada0"), one);
     assert!(bench.ok("zpool status tank").contains("  (trimming)"));
+    for option in ["-s", "", "-s", "-c", ""] {
+        bench.ok(&format!("zpool trim {option} tank"));
+    }
     bench.ok("zpool wait -t trim tank");
+    let events = bench.ok("zpool events -H tank");
+    let trims = events.lines().filter_map(|line| line.split_once("trim_"));
+    let trims: Vec<&str> = trims.map(|(_, what)| what).collect();
+    let expected = [
+        "start", "suspend", "resume", "suspend", "cancel", "start", "finish",
+    ];
+    assert_eq!(trims, expected);
     let status = bench.ok("zpool status -t tank");
     assert!(
         status.contains("  (100% trimmed, completed at "),

@@ -70,6 +70,15 @@ pub enum Fault {
         /// End; `None`: for ever.
         until_ns: Option<u64>,
     },
+    /// Every command takes longer during an interval: a drive that recovers from errors of its own, or hangs.
+    Slow {
+        /// Start, on the drive's clock.
+        from_ns: u64,
+        /// End; `None`: for ever.
+        until_ns: Option<u64>,
+        /// How much longer.
+        by_ns: u64,
+    },
 }
 
 /// Why a range holds wrong bytes.
@@ -129,7 +138,7 @@ struct Kept {
 }
 
 impl Fault {
-    /// The sectors it affects; `None` for a dead drive.
+    /// The sectors it affects; `None` if it is the whole drive.
     #[must_use]
     pub fn range(&self) -> Option<Range<u64>> {
         match *self {
@@ -141,7 +150,7 @@ impl Fault {
             | Fault::MisdirectWrites(Rule { lba, sectors, .. }) => {
                 Some(lba..lba.saturating_add(sectors))
             }
-            Fault::Dead { .. } => None,
+            Fault::Dead { .. } | Fault::Slow { .. } => None,
         }
     }
 
@@ -156,7 +165,7 @@ impl Fault {
             | Fault::MisdirectWrites(Rule { lba, sectors, .. }) => {
                 (*lba, *sectors) = (range.start, range.end - range.start);
             }
-            Fault::Dead { .. } => {}
+            Fault::Dead { .. } | Fault::Slow { .. } => {}
         }
         other
     }
@@ -193,7 +202,14 @@ impl fmt::Display for Fault {
                 "one in {one_in} writes to {sectors} sectors at {lba} {what}, {count} times"
             )
         };
-        match self {
+        let times = |f: &mut fmt::Formatter<'_>, from_ns: u64, until_ns: Option<u64>| {
+            write!(f, "from {:.3} s", from_ns as f64 / 1e9)?;
+            match until_ns {
+                Some(until) => write!(f, " until {:.3} s", until as f64 / 1e9),
+                None => f.write_str(" on"),
+            }
+        };
+        match *self {
             Fault::Unreadable { .. } => write!(f, "{sectors} sectors at {lba} cannot be read"),
             Fault::Unwritable { .. } => write!(f, "{sectors} sectors at {lba} cannot be written"),
             Fault::Flipped { .. } => write!(f, "a bit is flipped in {sectors} sectors at {lba}"),
@@ -204,17 +220,26 @@ impl fmt::Display for Fault {
                 };
                 write!(f, "{sectors} sectors at {lba} are wrong: {cause}")
             }
-            Fault::LoseWrites(r) => rule(f, r, "gets lost"),
-            Fault::MisdirectWrites(r) => rule(f, r, "lands elsewhere"),
+            Fault::LoseWrites(ref r) => rule(f, r, "gets lost"),
+            Fault::MisdirectWrites(ref r) => rule(f, r, "lands elsewhere"),
             Fault::Dead { from_ns, until_ns } => {
-                write!(f, "dead from {:.3} s", *from_ns as f64 / 1e9)?;
-                match until_ns {
-                    Some(until) => write!(f, " until {:.3} s", *until as f64 / 1e9),
-                    None => f.write_str(" on"),
-                }
+                f.write_str("dead ")?;
+                times(f, from_ns, until_ns)
+            }
+            Fault::Slow {
+                from_ns,
+                until_ns,
+                by_ns,
+            } => {
+                write!(f, "each command takes {:.3} s longer ", by_ns as f64 / 1e9)?;
+                times(f, from_ns, until_ns)
             }
         }
     }
+}
+
+fn is_within(now: u64, from_ns: u64, until_ns: Option<u64>) -> bool {
+    from_ns <= now && until_ns.is_none_or(|until| now < until)
 }
 
 impl Faults {
@@ -295,11 +320,22 @@ impl Faults {
 
     pub(crate) fn is_dead(&self, now: u64) -> bool {
         self.entries.values().any(|fault| match fault {
-            Fault::Dead { from_ns, until_ns } => {
-                *from_ns <= now && until_ns.is_none_or(|until| now < until)
-            }
+            Fault::Dead { from_ns, until_ns } => is_within(now, *from_ns, *until_ns),
             _ => false,
         })
+    }
+
+    /// What each command takes longer now, in ns.
+    pub(crate) fn slow_ns(&self, now: u64) -> u64 {
+        let by_ns = |fault: &Fault| match fault {
+            Fault::Slow {
+                from_ns,
+                until_ns,
+                by_ns,
+            } if is_within(now, *from_ns, *until_ns) => *by_ns,
+            _ => 0,
+        };
+        self.entries.values().map(by_ns).sum()
     }
 
     /// If a write to these bytes fails, the sector at which it does.

@@ -54,6 +54,10 @@ pub trait PoolEnv: Send + Sync {
     /// Bytes in the whole pool that datasets can use, deflated, used and free together.
     #[doc(alias = "spa_get_dspace")]
     fn dspace(&self) -> u64;
+    /// Bytes beside [`dspace`](PoolEnv::dspace) that are set aside for log blocks, deflated.
+    fn embedded_log(&self) -> u64 {
+        0
+    }
     /// Bytes of [`dspace`](PoolEnv::dspace) that are unavailable because of deferred frees or a
     /// checkpoint.
     fn held_back(&self) -> u64 {

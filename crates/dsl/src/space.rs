@@ -55,11 +55,13 @@ pub enum SpaceCheck {
     None,
 }
 
-/// `spa_get_slop_space`: bytes that a pool of `space` bytes keeps for itself.
+/// `spa_get_slop_space`: bytes that a pool of `space` bytes keeps for itself, beside `embedded_log` bytes that it has
+/// set aside for log blocks: these count as half of it, at most.
 #[must_use]
 #[doc(alias = "spa_get_slop_space")]
-pub fn slop_space(space: u64) -> u64 {
+pub fn slop_space(space: u64, embedded_log: u64) -> u64 {
     let slop = (space >> SLOP_SHIFT).min(SLOP_MAX_BYTES);
+    let slop = slop - embedded_log.min(slop >> 1);
     slop.max((space >> 1).min(SLOP_MIN_BYTES))
 }
 
@@ -140,7 +142,7 @@ impl DslPool {
     pub(crate) fn adjusted_size(&self, check: SpaceCheck) -> u64 {
         let env = self.mos().env();
         let dspace = env.dspace();
-        let slop = slop_space(dspace);
+        let slop = slop_space(dspace, env.embedded_log());
         let kept = match check {
             SpaceCheck::Normal => slop,
             SpaceCheck::Reserved => slop >> 1,
@@ -444,9 +446,11 @@ mod tests {
 
     #[test]
     fn slop_is_a_32nd_within_bounds() {
-        assert_eq!(slop_space(64 << 20), 32 << 20);
-        assert_eq!(slop_space(1 << 30), 128 << 20);
-        assert_eq!(slop_space(64 << 30), 2 << 30);
-        assert_eq!(slop_space(64 << 40), 128 << 30);
+        assert_eq!(slop_space(64 << 20, 0), 32 << 20);
+        assert_eq!(slop_space(1 << 30, 0), 128 << 20);
+        assert_eq!(slop_space(64 << 30, 0), 2 << 30);
+        assert_eq!(slop_space(64 << 40, 0), 128 << 30);
+        assert_eq!(slop_space(64 << 30, 1 << 29), 3 << 29);
+        assert_eq!(slop_space(64 << 30, 2 << 30), 1 << 30);
     }
 }

@@ -11,7 +11,10 @@
 
 use std::sync::Arc;
 
+use base::Txg;
+
 use crate::group::{Group, SpaceStats};
+use crate::space_map::SpaceMapStore;
 
 /// `metaslab_aliquot`: bytes per data disk before the next vdev's turn.
 const ALIQUOT: u64 = 2 << 20;
@@ -21,6 +24,8 @@ const ALIQUOT: u64 = 2 << 20;
 pub(crate) struct Class {
     /// By vdev number.
     pub(crate) groups: Vec<Arc<Group>>,
+    /// mc_is_log, of an embedded one: of each vdev only the metaslab that is set aside for log blocks.
+    pub(crate) is_embedded_log: bool,
     rotor: rt::Mutex<Rotor>,
 }
 
@@ -63,7 +68,7 @@ impl Class {
     /// Recomputes the strides.
     #[doc(alias = "metaslab_class_balance")]
     pub(crate) fn balance(&self) {
-        let stats: Vec<SpaceStats> = self.groups.iter().map(|g| g.stats()).collect();
+        let stats: Vec<SpaceStats> = self.groups.iter().map(|g| self.usage_of(g)).collect();
         let whole = total(&stats);
         let disks: u64 = self.groups.iter().map(|g| g.geometry.data_disks).sum();
         let average = ALIQUOT * disks.max(1) / (self.groups.len() as u64).max(1);
@@ -77,13 +82,39 @@ impl Class {
 
     /// Without the fragmentation.
     pub(crate) fn usage(&self) -> SpaceStats {
-        let all: Vec<SpaceStats> = self.groups.iter().map(|g| g.usage()).collect();
+        let all: Vec<SpaceStats> = self.groups.iter().map(|g| self.usage_of(g)).collect();
         total(&all)
     }
 
     pub(crate) fn stats(&self) -> SpaceStats {
-        let all: Vec<SpaceStats> = self.groups.iter().map(|g| g.stats()).collect();
+        let of = |group: &Arc<Group>| SpaceStats {
+            fragmentation: group.stats().fragmentation,
+            ..self.usage_of(group)
+        };
+        let all: Vec<SpaceStats> = self.groups.iter().map(of).collect();
         total(&all)
+    }
+
+    fn usage_of(&self, group: &Group) -> SpaceStats {
+        match self.is_embedded_log {
+            true => group.log_usage(),
+            false => group.usage(),
+        }
+    }
+
+    /// Allocates a segment for a block with copies at `taken` on the same vdev.
+    pub(crate) fn allocate(
+        &self,
+        group: &Group,
+        txg: Txg,
+        asize: u64,
+        taken: &[u64],
+        store: &dyn SpaceMapStore,
+    ) -> Option<u64> {
+        match self.is_embedded_log {
+            true => group.allocate_log(txg, asize, store),
+            false => group.allocate(txg, asize, taken, store),
+        }
     }
 }
 

@@ -6,6 +6,9 @@
 //! third copy of a block that land on the same vdev come from active metaslabs of their own, an
 //! eighth of the vdev away when possible, so that a local defect does not take all copies.
 //!
+//! One metaslab of a large normal or special vdev is set aside for log blocks (*embedded log*): the emptiest when the
+//! vdev is opened. Nothing else is allocated there, and it counts apart. What it has from earlier stays.
+//!
 //! # Concurrency
 //! One lock per group. It is held while a space map is read (other threads would have to wait for that
 //! metaslab anyway), never while one is written.
@@ -30,6 +33,9 @@ use crate::weight::Weight;
 const DITTO_DISTANCE_SHIFT: u32 = 3;
 /// `metaslab_unload_delay`: a metaslab is unloaded after this many txgs without an allocation.
 const UNLOAD_TXGS: u64 = 32;
+
+/// `zfs_embedded_slog_min_ms`: a vdev with no more metaslabs than this sets none aside for log blocks.
+const EMBEDDED_LOG_MIN_MS: usize = 64;
 
 /// What the allocator needs to know of a top-level vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,12 +118,14 @@ pub(crate) struct Group {
     deflate_ratio: u64,
     /// Of all metaslabs.
     size_bytes: u64,
+    /// vdev_log_mg: the metaslab that is set aside for log blocks.
+    log_metaslab: Option<usize>,
     state: rt::Mutex<State>,
 }
 
 struct State {
     metaslabs: Vec<Metaslab>,
-    /// All but the active ones, best first.
+    /// All but the active ones and that for log blocks, best first.
     order: BTreeSet<(Reverse<Weight>, usize)>,
     /// Indexed by how many copies of the block are on this vdev already.
     active: [Option<usize>; SPA_DVAS_PER_BP],
@@ -125,6 +133,8 @@ struct State {
     dirty: [BTreeSet<usize>; TXG_SIZE],
     alloc: u64,
     deferred: u64,
+    /// The part of the two above that is in the metaslab for log blocks.
+    of_log: (u64, u64),
     /// False while the vdev is being removed, evacuated or is offline.
     is_allocatable: bool,
     /// ms_new: added in a txg that is not on disk yet
@@ -169,9 +179,11 @@ impl Group {
                 .transpose()?;
             metaslabs.push(Metaslab::new(MetaslabId(id), extent, map, &format));
         }
+        let log_metaslab = log_metaslab(geometry.class, &metaslabs);
         let order = metaslabs
             .iter()
             .enumerate()
+            .filter(|(at, _)| Some(*at) != log_metaslab)
             .map(|(at, metaslab)| (Reverse(metaslab.weight), at))
             .collect();
         let alloc = metaslabs.iter().map(|m| m.allocated).sum();
@@ -180,7 +192,9 @@ impl Group {
             format,
             deflate_ratio,
             size_bytes: metaslabs.iter().map(|m| m.extent.size).sum(),
+            log_metaslab,
             state: rt::Mutex::new(State {
+                of_log: (log_metaslab.map_or(0, |at| metaslabs[at].allocated), 0),
                 metaslabs,
                 order,
                 active: [None; SPA_DVAS_PER_BP],
@@ -252,6 +266,32 @@ impl Group {
             );
             state.passivate(rank, &self.format);
         }
+    }
+
+    /// Allocates a segment for a log block in the metaslab that is set aside for these.
+    pub(crate) fn allocate_log(
+        &self,
+        txg: Txg,
+        asize: u64,
+        store: &dyn SpaceMapStore,
+    ) -> Option<u64> {
+        let at = self.log_metaslab?;
+        let mut state = self.state.lock();
+        if !state.is_allocatable || state.is_new {
+            return None;
+        }
+        let metaslab = &mut state.metaslabs[at];
+        if metaslab.is_disabled() || metaslab.load(store, &self.format).is_err() {
+            return None;
+        }
+        let offset = metaslab.allocate(txg, asize)?;
+        state.dirty[(txg.0 % TXG_SIZE as u64) as usize].insert(at);
+        Some(offset)
+    }
+
+    /// Whether a metaslab is set aside for log blocks.
+    pub(crate) fn has_log_metaslab(&self) -> bool {
+        self.log_metaslab.is_some()
     }
 
     /// Loads and activates the best metaslab for `asize`. When only metaslabs that are active for other
@@ -470,7 +510,11 @@ impl Group {
         let mut state = self.state.lock();
         let before = state.metaslabs[at].allocated;
         state.metaslabs[at].log_entry(kind, offset, size);
-        state.alloc = state.alloc - before + state.metaslabs[at].allocated;
+        let after = state.metaslabs[at].allocated;
+        state.alloc = state.alloc - before + after;
+        if self.log_metaslab == Some(at) {
+            state.of_log.0 = state.of_log.0 - before + after;
+        }
         Ok(())
     }
 
@@ -537,9 +581,13 @@ impl Group {
         state.metaslabs.iter().for_each(Metaslab::check_invariants);
         let deferred: u64 = state.metaslabs.iter().map(Metaslab::deferred).sum();
         assert_eq!(state.deferred, deferred, "deferred space of all metaslabs");
+        let of_log = self.log_metaslab.map(|at| &state.metaslabs[at]);
+        let deferred = of_log.map_or(0, Metaslab::deferred);
+        assert_eq!(state.of_log.1, deferred, "deferred space for log blocks");
         let is_ordered = |at: usize| {
             let key = (Reverse(state.metaslabs[at].weight), at);
-            state.order.contains(&key) != state.active.contains(&Some(at))
+            let is_apart = state.active.contains(&Some(at)) || self.log_metaslab == Some(at);
+            state.order.contains(&key) != is_apart
         };
         assert!(
             (0..state.metaslabs.len()).all(is_ordered),
@@ -559,7 +607,7 @@ impl Group {
             let before = (Reverse(state.metaslabs[at].weight), at);
             let delta = state.metaslabs[at].sync_done(txg, (defer, remembers), &self.format);
             state.reorder(before);
-            state.account(delta);
+            state.account(delta, self.log_metaslab == Some(at));
             if state.metaslabs[at].has_fresh_frees() {
                 state.dirty[(txg.next().0 % TXG_SIZE as u64) as usize].insert(at);
             }
@@ -638,27 +686,51 @@ impl Group {
         sum
     }
 
+    /// All metaslabs, but without the fragmentation of that for log blocks.
     pub(crate) fn stats(&self) -> SpaceStats {
         let state = self.state.lock();
+        let space = if state.is_new { 0 } else { self.size_bytes };
         SpaceStats {
             fragmentation: self.fragmentation(&state),
-            ..self.usage_in(&state)
+            ..self.space(state.alloc, state.deferred, space)
         }
     }
 
-    /// Like [`stats`](Group::stats), without the fragmentation: called for every change of a file.
+    /// What is not set aside for log blocks, without the fragmentation: called for every change of a file.
     pub(crate) fn usage(&self) -> SpaceStats {
-        self.usage_in(&self.state.lock())
+        let state = self.state.lock();
+        let (alloc, deferred) = state.of_log;
+        let space = match state.is_new {
+            true => 0,
+            false => self.size_bytes - self.log_bytes(&state),
+        };
+        self.space(state.alloc - alloc, state.deferred - deferred, space)
     }
 
-    fn usage_in(&self, state: &State) -> SpaceStats {
-        let space = if state.is_new { 0 } else { self.size_bytes };
+    /// What is set aside for log blocks.
+    pub(crate) fn log_usage(&self) -> SpaceStats {
+        let state = self.state.lock();
+        let (alloc, deferred) = state.of_log;
+        let space = if state.is_new {
+            0
+        } else {
+            self.log_bytes(&state)
+        };
+        self.space(alloc, deferred, space)
+    }
+
+    fn log_bytes(&self, state: &State) -> u64 {
+        let log = self.log_metaslab.map(|at| &state.metaslabs[at]);
+        log.map_or(0, |metaslab| metaslab.extent.size)
+    }
+
+    fn space(&self, alloc: u64, deferred: u64, space: u64) -> SpaceStats {
         SpaceStats {
-            alloc: state.alloc,
-            deferred: state.deferred,
+            alloc,
+            deferred,
             space,
-            dalloc: self.deflate(state.alloc),
-            ddeferred: self.deflate(state.deferred),
+            dalloc: self.deflate(alloc),
+            ddeferred: self.deflate(deferred),
             dspace: self.deflate(space),
             fragmentation: None,
         }
@@ -672,7 +744,8 @@ impl Group {
     #[doc(alias = "metaslab_group_fragmentation")]
     fn fragmentation(&self, state: &State) -> Option<u64> {
         let (mut known, mut free, mut weighted) = (0, 0u128, 0u128);
-        for metaslab in &state.metaslabs {
+        let all = state.metaslabs.iter().enumerate();
+        for (_, metaslab) in all.filter(|(at, _)| Some(*at) != self.log_metaslab) {
             if let Some(percent) = metaslab.fragmentation(&self.format) {
                 let bytes = u128::from(metaslab.extent.size.saturating_sub(metaslab.allocated));
                 known += 1;
@@ -702,12 +775,30 @@ impl State {
         }
     }
 
-    fn account(&mut self, delta: SpaceDelta) {
+    fn account(&mut self, delta: SpaceDelta, is_for_log: bool) {
         let add = |a: u64, b: i64| {
             a.checked_add_signed(b)
                 .expect("space accounting went below zero")
         };
         self.alloc = add(self.alloc, delta.alloc);
         self.deferred = add(self.deferred, delta.deferred);
+        if is_for_log {
+            let (alloc, deferred) = self.of_log;
+            self.of_log = (add(alloc, delta.alloc), add(deferred, delta.deferred));
+        }
     }
+}
+
+/// The metaslab of a vdev that is set aside for log blocks: the first of those in which the least is allocated.
+#[doc(alias = "vdev_metaslab_init")]
+fn log_metaslab(class: AllocClass, metaslabs: &[Metaslab]) -> Option<usize> {
+    let sets_aside = matches!(class, AllocClass::Normal | AllocClass::Special);
+    let is_large = metaslabs.len() > EMBEDDED_LOG_MIN_MS;
+    let emptiest = metaslabs
+        .iter()
+        .enumerate()
+        .min_by_key(|(_, metaslab)| metaslab.allocated);
+    emptiest
+        .filter(|_| sets_aside && is_large)
+        .map(|(at, _)| at)
 }

@@ -48,6 +48,8 @@ pub struct Metaslabs {
 struct Topology {
     groups: BTreeMap<VdevId, Arc<Group>>,
     classes: [Class; CLASSES.len()],
+    /// Of the classes that set metaslabs aside for log blocks.
+    embedded_logs: [Class; EMBEDDED_LOGS.len()],
 }
 
 const CLASSES: [AllocClass; 4] = [
@@ -56,6 +58,9 @@ const CLASSES: [AllocClass; 4] = [
     AllocClass::Special,
     AllocClass::Dedup,
 ];
+
+/// Those whose vdevs set metaslabs aside for log blocks.
+const EMBEDDED_LOGS: [AllocClass; 2] = [AllocClass::Normal, AllocClass::Special];
 
 /// Those whose space is for data: all but the log.
 const DATA_CLASSES: [AllocClass; 3] = [AllocClass::Normal, AllocClass::Special, AllocClass::Dedup];
@@ -375,7 +380,7 @@ impl Metaslabs {
         for group in topology.groups.values() {
             group.sync_done(txg, defer, remembers);
         }
-        topology.classes.iter().for_each(Class::balance);
+        topology.classes().for_each(Class::balance);
         self.note_special(&topology);
     }
 
@@ -411,7 +416,7 @@ impl Metaslabs {
         Ok(self.group(vdev)?.stats())
     }
 
-    /// Space of a class, without its fallbacks.
+    /// Space of a class, without its fallbacks, and without what it sets aside for log blocks.
     #[must_use]
     pub fn class_stats(&self, class: AllocClass) -> SpaceStats {
         self.topology.read().class(class).stats()
@@ -423,7 +428,7 @@ impl Metaslabs {
         !self.topology.read().class(class).groups.is_empty()
     }
 
-    /// Space of all classes but the log; the fragmentation is that of the normal class.
+    /// Space of all classes but the log, with what they set aside for log blocks; the fragmentation is that of the normal class.
     #[must_use]
     #[doc(alias = "spa_prop_add_list")]
     pub fn evaluate(&self) -> SpaceStats {
@@ -438,7 +443,16 @@ impl Metaslabs {
     #[must_use]
     pub fn usage(&self) -> SpaceStats {
         let topology = self.topology.read();
-        total(&DATA_CLASSES.map(|class| topology.class(class).usage()))
+        let data = DATA_CLASSES.map(|class| topology.class(class).usage());
+        let logs = EMBEDDED_LOGS.map(|class| topology.embedded_log(class).usage());
+        total(&[&data[..], &logs].concat())
+    }
+
+    /// What the vdevs of a class set aside for log blocks.
+    #[must_use]
+    #[doc(alias = "spa_embedded_log_class")]
+    pub fn embedded_log(&self, class: AllocClass) -> SpaceStats {
+        self.topology.read().embedded_log(class).usage()
     }
 
     /// As [`class_stats`](Metaslabs::class_stats), without the fragmentation.
@@ -518,7 +532,7 @@ impl Metaslabs {
                 .filter(|dva| dva.vdev() == vdev)
                 .map(|dva| dva.offset())
                 .collect();
-            let offset = group.allocate(request.txg, asize, &taken, request.store);
+            let offset = class.allocate(group, request.txg, asize, &taken, request.store);
             if copy == 0 {
                 class.rotate(at, request.psize, offset.is_some());
             }
@@ -633,19 +647,36 @@ impl Topology {
         &self.classes[class as usize]
     }
 
+    fn embedded_log(&self, class: AllocClass) -> &Class {
+        let at = EMBEDDED_LOGS.iter().position(|one| *one == class);
+        &self.embedded_logs[at.expect("a class that sets metaslabs aside")]
+    }
+
+    fn classes(&self) -> impl Iterator<Item = &Class> {
+        self.classes.iter().chain(&self.embedded_logs)
+    }
+
     /// Where a block of a class may go: where there is no device for dedup tables, they are metadata; log blocks
-    /// prefer special devices to normal ones; what does not fit into its class goes to the normal one.
+    /// prefer special devices to normal ones, and on each what is set aside for them; what does not fit into its class
+    /// goes to the normal one.
     #[doc(alias = "zio_alloc_zil")]
     fn in_turn(&self, class: AllocClass) -> impl Iterator<Item = &Class> {
-        let turns: &[AllocClass] = match class {
-            AllocClass::Normal => &[AllocClass::Normal],
-            AllocClass::Log => &[AllocClass::Log, AllocClass::Special, AllocClass::Normal],
-            AllocClass::Dedup if !self.class(class).groups.is_empty() => {
-                &[AllocClass::Dedup, AllocClass::Normal]
-            }
-            AllocClass::Dedup | AllocClass::Special => &[AllocClass::Special, AllocClass::Normal],
+        let own = self.class(class);
+        let normal = self.class(AllocClass::Normal);
+        let special = self.class(AllocClass::Special);
+        let turns = match class {
+            AllocClass::Normal => vec![normal],
+            AllocClass::Log => vec![
+                own,
+                self.embedded_log(AllocClass::Special),
+                special,
+                self.embedded_log(AllocClass::Normal),
+                normal,
+            ],
+            AllocClass::Dedup if !own.groups.is_empty() => vec![own, normal],
+            AllocClass::Dedup | AllocClass::Special => vec![special, normal],
         };
-        turns.iter().map(|turn| self.class(*turn))
+        turns.into_iter()
     }
 
     /// Sorts the groups into their classes again.
@@ -657,6 +688,13 @@ impl Topology {
                 .filter(|group| group.geometry.class == *class)
                 .cloned()
                 .collect();
+            members.balance();
+        }
+        for (class, members) in EMBEDDED_LOGS.iter().zip(&mut self.embedded_logs) {
+            let own = &self.classes[*class as usize].groups;
+            let large = own.iter().filter(|group| group.has_log_metaslab());
+            members.groups = large.cloned().collect();
+            members.is_embedded_log = true;
             members.balance();
         }
     }

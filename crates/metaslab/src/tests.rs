@@ -11,7 +11,7 @@ use zio::{AllocClass, Allocator, Hint, Io, VdevOps};
 
 use crate::{
     Held, Metaslabs, MetaslabsOptions, RangeTree, SpaceMapExtent, SpaceMapObject, SpaceMapStore,
-    VdevGeometry, load_free,
+    SpaceStats, VdevGeometry, load_free,
 };
 
 const MS_SHIFT: u32 = 16;
@@ -374,6 +374,26 @@ impl Model {
         }
     }
 
+    /// What classes have and what they set aside for log blocks is all that their vdevs have.
+    fn check_classes(&self) {
+        for class in [AllocClass::Normal, AllocClass::Special] {
+            let own = self.vdevs.iter().filter(|vdev| vdev.class == class);
+            let all: Vec<_> = own
+                .map(|vdev| self.metaslabs.vdev_stats(vdev.id).unwrap())
+                .collect();
+            let parts = [
+                self.metaslabs.class_usage(class),
+                self.metaslabs.embedded_log(class),
+            ];
+            let bytes = |stats: &[SpaceStats]| {
+                let sum = |of: fn(&SpaceStats) -> u64| -> u64 { stats.iter().map(of).sum() };
+                (sum(|s| s.alloc), sum(|s| s.deferred), sum(|s| s.space))
+            };
+            assert_eq!(bytes(&parts), bytes(&all), "{class:?}");
+        }
+        self.metaslabs.check_invariants();
+    }
+
     /// Checks that `object` on disk agrees with the model of its metaslab.
     fn check_map(&self, object: ObjectId, slice: &[Sector]) {
         let (described, phys) = self.maps.open(object).unwrap();
@@ -463,7 +483,10 @@ fn run(model: &mut Model, ops: Vec<Op>) {
             Op::Free(pick) => model.free(pick),
             Op::FreeMany(count) => (0..count).for_each(|at| model.free(at * 13)),
             Op::Unallocate(psize) => model.unallocate(AllocClass::Normal, psize),
-            Op::Sync => model.sync(),
+            Op::Sync => {
+                model.sync();
+                model.check_classes();
+            }
             Op::Reload => {
                 model.sync();
                 model.sync();
@@ -484,10 +507,16 @@ proptest! {
         ops in prop::collection::vec(op(), 1..300),
         spacemap_v2 in any::<bool>(),
         special in any::<bool>(),
+        large in any::<bool>(),
     ) {
-        let mut vdevs = vec![geometry(0, 5, AllocClass::Normal), geometry(9, 4, AllocClass::Normal)];
+        // One of so many metaslabs is set aside for log blocks.
+        let count = |few| if large { few + 62 } else { few };
+        let mut vdevs = vec![
+            geometry(0, count(5), AllocClass::Normal),
+            geometry(9, 4, AllocClass::Normal),
+        ];
         if special {
-            vdevs.push(geometry(3, 2, AllocClass::Special));
+            vdevs.push(geometry(3, count(3), AllocClass::Special));
             vdevs.push(geometry(4, 2, AllocClass::Log));
         }
         let mut model = Model::new(&vdevs, spacemap_v2);
@@ -627,6 +656,75 @@ fn log_blocks_fall_back_to_normal_vdevs() {
     assert!(!model.metaslabs.has_class(AllocClass::Log));
     assert!(model.allocate(false, AllocClass::Log, 4096, 1));
     assert!(model.allocate(false, AllocClass::Dedup, 4096, 1));
+}
+
+/// The metaslabs that blocks of a class go to until none is left.
+fn filled(model: &mut Model, class: AllocClass) -> BTreeSet<(u64, u64)> {
+    let before = model.live.len();
+    while model.allocate(false, class, 1 << (MS_SHIFT - 2), 1) {}
+    let new = model.live[before..].iter();
+    new.map(|dva| (dva.vdev().0, dva.offset() >> MS_SHIFT))
+        .collect()
+}
+
+#[test]
+fn one_metaslab_of_a_large_vdev_is_set_aside_for_log_blocks() {
+    let mut small = one_vdev(64);
+    assert_eq!(small.metaslabs.embedded_log(AllocClass::Normal).space, 0);
+    assert_eq!(filled(&mut small, AllocClass::Normal).len(), 64);
+
+    let mut model = one_vdev(65);
+    let space = |stats: SpaceStats| stats.space >> MS_SHIFT;
+    assert_eq!(space(model.metaslabs.embedded_log(AllocClass::Normal)), 1);
+    assert_eq!(space(model.metaslabs.class_usage(AllocClass::Normal)), 64);
+    assert_eq!(space(model.metaslabs.usage()), 65);
+    // What is not a log block does not go there, however little is left.
+    let normal = filled(&mut model, AllocClass::Normal);
+    assert_eq!(normal.len(), 64);
+    let log = filled(&mut model, AllocClass::Log);
+    assert!(log.len() == 1 && log.is_disjoint(&normal), "{log:?}");
+    model.sync();
+    let embedded = model.metaslabs.embedded_log(AllocClass::Normal);
+    assert_eq!(embedded.alloc, 1 << MS_SHIFT);
+    // The emptiest one, when the pool is next opened.
+    let chosen = *normal.iter().nth(17).unwrap();
+    let at = |dva: &DvaPhys| (dva.vdev().0, dva.offset() >> MS_SHIFT);
+    let pick = |model: &Model| model.live.iter().position(|dva| at(dva) == chosen);
+    while let Some(at) = pick(&model) {
+        model.free(at);
+    }
+    for _ in 0..4 {
+        model.sync();
+    }
+    model.reload();
+    assert!(!model.allocate(false, AllocClass::Normal, 512, 1));
+    assert_eq!(
+        filled(&mut model, AllocClass::Log),
+        BTreeSet::from([chosen])
+    );
+}
+
+#[test]
+fn log_blocks_prefer_what_is_set_aside_for_them_on_special_vdevs_and_then_on_normal_ones() {
+    let vdevs = [
+        geometry(0, 65, AllocClass::Normal),
+        geometry(1, 65, AllocClass::Special),
+    ];
+    let mut model = Model::new(&vdevs, true);
+    let whole = 1 << MS_SHIFT;
+    let mut places = Vec::new();
+    while model.allocate(false, AllocClass::Log, whole, 1) {
+        let dva = model.live.last().unwrap();
+        places.push((dva.vdev().0, dva.offset() >> MS_SHIFT));
+    }
+    let vdev_of: Vec<u64> = places.iter().map(|place| place.0).collect();
+    let expected = [vec![1; 65], vec![0; 65]].concat();
+    assert_eq!(vdev_of, expected);
+    // The first of each is the one that others do not get.
+    let mut model = Model::new(&vdevs, true);
+    let others = filled(&mut model, AllocClass::Special);
+    assert!(!others.contains(&places[0]) && !others.contains(&places[65]));
+    assert_eq!(others.len(), 128);
 }
 
 #[test]

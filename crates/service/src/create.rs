@@ -22,7 +22,8 @@ pub struct PoolDevice {
 }
 
 impl Session {
-    /// Creates a pool on these top-level vdevs, with these hot spares. Its name has been checked.
+    /// Creates a pool on these top-level vdevs, with these hot spares, and leaves it imported with these facts. Its
+    /// name has been checked.
     ///
     /// # Errors
     /// [`Reason::NameTaken`]; [`Reason::InUse`] if another session is creating it; errors of the devices.
@@ -31,7 +32,7 @@ impl Session {
         pool: &str,
         tops: &[TopSpec<PoolDevice>],
         aux: &AuxSpec<PoolDevice>,
-        altroot: Option<String>,
+        facts: &Facts,
         new: NewPool,
     ) -> Outcome<()> {
         let failed = |error: Error| Failure::new(Attempt::Create, pool, error);
@@ -65,11 +66,7 @@ impl Session {
             settings: self.pools.settings(pool),
         };
         let spa = Spa::create(options).map_err(failed)?;
-        let facts = Facts {
-            altroot,
-            ..Facts::default()
-        };
-        self.pools.remember(&spa, &facts).map_err(record)?;
+        self.pools.remember(&spa, facts).map_err(record)?;
         spa.close().map_err(failed)?;
         begin_past(&self.pools, &spa).map_err(failed)?;
         drop((spa, lock));

@@ -43,7 +43,7 @@ impl OpenPool {
         self.parts().tree().offline(device, temporarily)?;
         self.forget_absent(device);
         if temporarily {
-            self.absent().lock().offline.push(device.0);
+            self.changing().lock().offline.push(device.0);
         }
         Ok(())
     }
@@ -56,15 +56,15 @@ impl OpenPool {
         self.parts().tree().fault(device, temporarily)?;
         self.forget_absent(device);
         if temporarily {
-            self.absent().lock().faulted.push(device.0);
+            self.changing().lock().faulted.push(device.0);
         }
         Ok(())
     }
 
     fn forget_absent(&self, device: Guid) {
-        let mut absent = self.absent().lock();
-        absent.offline.retain(|guid| *guid != device.0);
-        absent.faulted.retain(|guid| *guid != device.0);
+        let mut changing = self.changing().lock();
+        changing.offline.retain(|guid| *guid != device.0);
+        changing.faulted.retain(|guid| *guid != device.0);
     }
 
     /// Brings a device online.

@@ -7,6 +7,8 @@ use nvpair::NvList;
 pub struct Facts {
     /// `altroot`
     pub altroot: Option<String>,
+    /// `cachefile`: another file that its config is in, or `none`.
+    pub cachefile: Option<String>,
     /// It was imported read-only.
     pub readonly: bool,
     /// Why it is read-only, if that was not asked for.
@@ -23,6 +25,7 @@ pub struct Facts {
 
 /// Keys of [`Facts`] beside the config in the cachefile.
 const ALTROOT: &str = "ashift:altroot";
+const CACHEFILE: &str = "ashift:cachefile";
 const READONLY: &str = "ashift:readonly";
 const READONLY_REASON: &str = "ashift:readonly_reason";
 const MAX_TXG: &str = "ashift:max_txg";
@@ -30,11 +33,32 @@ const REWINDS: &str = "ashift:rewinds";
 const OFFLINE: &str = "ashift:offline";
 const FAULTED: &str = "ashift:faulted";
 
+/// What `cachefile` says if its pool is in no other file.
+const NO_FILE: &str = "none";
+
 impl Facts {
+    /// What is remembered of `cachefile`, given so, or not at all: a pool with an alternate root is in no other file.
+    #[doc(alias = "spa_configfile_set")]
+    #[must_use]
+    pub fn cachefile_of(given: Option<&str>, altroot: Option<&str>) -> Option<String> {
+        match given {
+            None => altroot.map(|_| NO_FILE.to_owned()),
+            Some("") => None,
+            Some(given) => Some(given.to_owned()),
+        }
+    }
+
+    /// The other file that the config is in. One of a pool that cannot be written to is in none.
+    pub(crate) fn other_cachefile(&self) -> Option<&str> {
+        let other = self.cachefile.as_deref();
+        other.filter(|file| *file != NO_FILE && !self.readonly)
+    }
+
     /// Reads them from a config in the cachefile.
     pub(crate) fn of(config: &NvList) -> Facts {
         Facts {
             altroot: config.get_str(ALTROOT).map(str::to_owned),
+            cachefile: config.get_str(CACHEFILE).map(str::to_owned),
             readonly: config.get_u64(READONLY) == Some(1),
             readonly_reason: config.get_str(READONLY_REASON).map(str::to_owned),
             max_txg: config.get_u64(MAX_TXG),
@@ -48,6 +72,9 @@ impl Facts {
     pub(crate) fn add_to(&self, config: &mut NvList) {
         if let Some(altroot) = &self.altroot {
             config.add(ALTROOT, &**altroot);
+        }
+        if let Some(cachefile) = &self.cachefile {
+            config.add(CACHEFILE, &**cachefile);
         }
         if self.readonly {
             config.add(READONLY, 1u64);

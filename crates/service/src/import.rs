@@ -341,7 +341,7 @@ impl Session {
     fn forget_moved(&self, name: &str, guid: Guid) -> Result<()> {
         for (other, config) in self.pools.configs()? {
             if other != name && config.get_u64("pool_guid") == Some(guid.0) {
-                self.pools.cachefile().remove(&other)?;
+                self.pools.forget(&other)?;
             }
         }
         Ok(())

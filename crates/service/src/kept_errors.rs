@@ -8,7 +8,7 @@
 //! `zpool clear` discards the counters.
 //!
 //! # On disk
-//! `errors/GUID.json`: `{"devices": {"GUID": [read, write, checksum]}, "blocks": [[objset, object, level,
+//! `errors/GUID.json`: `{"devices": {"GUID": [read, write, checksum, slow]}, "blocks": [[objset, object, level,
 //! blkid, birth]]}`. It is replaced by renaming, under a lock on `errors/GUID.lock`.
 
 use std::collections::BTreeMap;
@@ -25,11 +25,14 @@ use crate::pools::Pools;
 /// How long to wait for another session that is changing the same file, in ns.
 const LOCK_WAIT_NS: u64 = 10_000_000_000;
 
+/// What went wrong with a device, by kind.
+pub(crate) type Counts = [u64; 4];
+
 /// Errors found in a pool and not cleared yet.
 #[derive(Debug, Default)]
 pub(crate) struct KeptErrors {
-    /// By guid: failed reads, failed writes, checksum errors.
-    pub(crate) devices: BTreeMap<u64, [u64; 3]>,
+    /// By guid: failed reads, failed writes, checksum errors, slow commands.
+    pub(crate) devices: BTreeMap<u64, Counts>,
     /// Unreadable blocks that are not in the pool's error log, with their birth txgs.
     blocks: BTreeMap<Bookmark, Txg>,
 }
@@ -46,7 +49,7 @@ impl KeptErrors {
         for (guid, counts) in devices.into_iter().flatten() {
             let count = |i: usize| counts[i].as_u64().unwrap_or(0);
             if let Ok(guid) = guid.parse() {
-                kept.devices.insert(guid, [count(0), count(1), count(2)]);
+                kept.devices.insert(guid, [0, 1, 2, 3].map(count));
             }
         }
         let blocks = value["blocks"].as_array().into_iter().flatten();
@@ -122,12 +125,17 @@ pub(crate) fn keep_met(pools: &Pools, pool: &Spa) -> Result<()> {
     })
 }
 
-fn take_counters(pool: &Spa) -> BTreeMap<u64, [u64; 3]> {
+fn take_counters(pool: &Spa) -> BTreeMap<u64, Counts> {
     let mut devices = BTreeMap::new();
     pool.parts().tree().root().visit(&mut |vdev| {
         let stats = vdev.stats().snapshot();
-        let counts = [stats.read_errors, stats.write_errors, stats.checksum_errors];
-        if counts != [0; 3] {
+        let counts: Counts = [
+            stats.read_errors,
+            stats.write_errors,
+            stats.checksum_errors,
+            stats.slow_ios,
+        ];
+        if counts != Counts::default() {
             devices.insert(vdev.guid().0, counts);
             vdev.stats().clear_errors();
         }
@@ -135,7 +143,7 @@ fn take_counters(pool: &Spa) -> BTreeMap<u64, [u64; 3]> {
     devices
 }
 
-fn add_counters(kept: &mut KeptErrors, devices: &BTreeMap<u64, [u64; 3]>) {
+fn add_counters(kept: &mut KeptErrors, devices: &BTreeMap<u64, Counts>) {
     for (guid, counts) in devices {
         let sum = kept.devices.entry(*guid).or_default();
         sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
@@ -182,7 +190,7 @@ mod tests {
             blkid: BlkId(u64::MAX - 1),
         };
         let kept = KeptErrors {
-            devices: BTreeMap::from([(u64::MAX, [1, 2, 3])]),
+            devices: BTreeMap::from([(u64::MAX, [1, 2, 3, 4])]),
             blocks: BTreeMap::from([(block(0), Txg(7)), (block(-1), Txg(u64::MAX))]),
         };
         let again = KeptErrors::parse(&kept.to_json().to_string());

@@ -25,7 +25,7 @@ impl Session {
                 }
                 // Its devices are gone: the only thing left is to remove it from the cachefile.
                 io_stats::forget_io(&self.pools, pool);
-                return self.pools.cachefile().remove(pool).map_err(record);
+                return self.pools.forget(pool).map_err(record);
             }
             Err(error) => return Err(Failure::new(Attempt::Open, pool, error)),
         };
@@ -56,7 +56,7 @@ impl Session {
 
     /// Removes all that is remembered of a pool.
     fn forget(&self, open: &OpenPool, pool: &str) -> Result<(), Failure> {
-        let removed = self.pools.cachefile().remove(pool);
+        let removed = self.pools.forget(pool);
         open.notify("config_sync", None);
         removed.map_err(Failure::of(Attempt::Record, pool))?;
         kept_errors::forget_errors(&self.pools, open.guid());

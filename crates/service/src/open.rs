@@ -31,7 +31,7 @@ pub(crate) struct Opened {
     publisher: Publisher,
     facts: Facts,
     /// What changes of the facts while it is open.
-    absent: Mutex<Absent>,
+    changing: Mutex<Changing>,
     pools: Pools,
     /// Its file systems that sessions have open, by dataset; only if the pool is kept open.
     mounts: Mutex<BTreeMap<ObjectId, Weak<Mount>>>,
@@ -40,11 +40,13 @@ pub(crate) struct Opened {
     _lock: PoolLock,
 }
 
-/// Devices that are taken away until the pool is exported.
+/// What may change of the facts of a pool while it is open.
 #[derive(Default)]
-pub(crate) struct Absent {
+pub(crate) struct Changing {
+    /// Devices that are taken away until the pool is exported.
     pub(crate) offline: Vec<u64>,
     pub(crate) faulted: Vec<u64>,
+    pub(crate) cachefile: Option<String>,
 }
 
 impl Drop for Opened {
@@ -135,6 +137,10 @@ impl OpenPool {
     /// `InvalidInput` for a dataset that is not in the pool and for a feature that its compatibility does not
     /// allow; `Unsupported` for one that is not kept up here; `ReadOnly`, `Suspended`.
     pub fn change_property(&self, change: &PoolChange) -> Result<Vec<&'static Feature>> {
+        if let PoolChange::Cachefile(file) = change {
+            self.changing().lock().cachefile = Facts::cachefile_of(Some(file), None);
+            return Ok(Vec::new());
+        }
         pool_change::change(self, change)
     }
 
@@ -187,20 +193,20 @@ impl OpenPool {
         Ok(())
     }
 
-    /// Devices that are taken away until the pool is exported.
-    pub(crate) fn absent(&self) -> &Mutex<Absent> {
-        &self.opened.absent
+    pub(crate) fn changing(&self) -> &Mutex<Changing> {
+        &self.opened.changing
     }
 
     /// Writes its config, which a change has altered, to the cachefile.
     pub(crate) fn remember(&self) -> Result<()> {
-        let absent = self.opened.absent.lock();
+        let changing = self.opened.changing.lock();
         let facts = Facts {
-            offline: absent.offline.clone(),
-            faulted: absent.faulted.clone(),
+            offline: changing.offline.clone(),
+            faulted: changing.faulted.clone(),
+            cachefile: changing.cachefile.clone(),
             ..self.opened.facts.clone()
         };
-        drop(absent);
+        drop(changing);
         self.pools.remember(self, &facts)
     }
 }
@@ -296,9 +302,10 @@ impl Opened {
         kept_errors::hand_over(pools, &spa);
         let spa = Arc::new(spa);
         Ok(Opened {
-            absent: Mutex::new(Absent {
+            changing: Mutex::new(Changing {
                 offline: facts.offline.clone(),
                 faulted: facts.faulted.clone(),
+                cachefile: facts.cachefile.clone(),
             }),
             publisher: Publisher::begin(pools, pool, &spa, access == Access::Write),
             spa,

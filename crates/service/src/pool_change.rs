@@ -18,6 +18,8 @@ pub enum PoolChange {
     Comment(String),
     /// `compatibility`
     Compatibility(Compatibility),
+    /// `cachefile`: a path, `none`, or empty. A fact of the import, and nothing of the pool itself.
+    Cachefile(String),
     /// `bootfs`: the name of a dataset; empty: none.
     Bootfs(String),
     /// `feature@…=enabled`
@@ -40,6 +42,9 @@ pub(crate) fn change(pool: &Spa, change: &PoolChange) -> Result<Vec<&'static Fea
         }
         PoolChange::Bootfs(name) => {
             pool.set_prop("bootfs", PropValue::Number(bootfs(pool, name)?))?;
+        }
+        PoolChange::Cachefile(_) => {
+            return Err(Error::invalid("property 'cachefile' is not part of a pool"));
         }
         PoolChange::Feature(feature) => enable(pool, feature)?,
         PoolChange::Other(name, value) => pool.set_prop(name, value.clone())?,

@@ -159,13 +159,48 @@ impl Pools {
         settings
     }
 
-    /// Puts an open pool into the cachefile.
+    /// Puts an open pool into the cachefile, and into another one if its property `cachefile` says so.
+    #[doc(alias = "spa_write_cachefile")]
     pub(crate) fn remember(&self, spa: &Spa, facts: &Facts) -> Result<()> {
+        let name = spa.name();
         let mut config = spa.config();
+        let before = self.facts(&name)?;
+        if before.other_cachefile() != facts.other_cachefile() {
+            self.forget_elsewhere(&name, &before);
+        }
+        if let Some(other) = facts.other_cachefile() {
+            let put = self.other_cachefile(other).put(&name, &config);
+            self.notice_failure(other, put);
+        }
         facts.add_to(&mut config);
-        self.cache.put(&spa.name(), &config)?;
+        self.cache.put(&name, &config)?;
         spa.notify("config_sync", None);
         Ok(())
+    }
+
+    /// Removes a pool from the cachefile, and from another one if it is there.
+    pub(crate) fn forget(&self, pool: &str) -> Result<()> {
+        self.forget_elsewhere(pool, &self.facts(pool)?);
+        self.cache.remove(pool)
+    }
+
+    fn forget_elsewhere(&self, pool: &str, facts: &Facts) {
+        if let Some(other) = facts.other_cachefile() {
+            let removed = self.other_cachefile(other).remove(pool);
+            self.notice_failure(other, removed);
+        }
+    }
+
+    fn other_cachefile(&self, path: &str) -> CacheFile {
+        CacheFile::locked_by(path, self.state.join("cachefile.lock"))
+    }
+
+    /// As in OpenZFS, the pool is imported nevertheless.
+    fn notice_failure(&self, path: &str, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            let text = format!("cannot write cachefile '{path}': {error}");
+            self.environment.observer.notice(&text);
+        }
     }
 
     /// The config of an imported pool.

@@ -36,8 +36,7 @@ pub(crate) fn properties_of(pool: &OpenPool) -> Result<Item> {
             "expandsize" => number(pool.parts().tree().tops().iter().map(expandable).sum()),
             "capacity" => number(percent(space.alloc, space.space)),
             "altroot" => local(facts.altroot.clone()),
-            // A pool with an alternate root is never in OpenZFS's own cachefile.
-            "cachefile" => local(facts.altroot.as_ref().map(|_| "none".to_owned())),
+            "cachefile" => local(pool.changing().lock().cachefile.clone()),
             "health" => text(&health.to_string()),
             "guid" => number(pool.guid().0),
             "version" => Prop::new(desc.name, PropValue::Number(5000), Source::Default),

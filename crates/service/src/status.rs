@@ -31,7 +31,7 @@ use zio::AllocClass;
 use crate::error_log::objects_of;
 use crate::failure::{Attempt, Failure, Outcome};
 use crate::held::Access;
-use crate::kept_errors::kept_errors;
+use crate::kept_errors::{Counts, kept_errors};
 use crate::open::OpenPool;
 use crate::pools::Pools;
 use crate::properties::properties_of;
@@ -407,6 +407,7 @@ pub(crate) fn vdev_status(vdev: &Vdev, id: u64, class: AllocClass) -> VdevStatus
         guid: vdev.guid().0,
         path: config.path.clone().filter(|_| is_device),
         is_not_present: is_device && config.not_present && !state.is_usable(),
+        enclosure: config.enc_sysfs_path.clone(),
         class,
         state,
         aux,
@@ -421,6 +422,7 @@ pub(crate) fn vdev_status(vdev: &Vdev, id: u64, class: AllocClass) -> VdevStatus
         read_errors: stats.read_errors,
         write_errors: stats.write_errors,
         checksum_errors: stats.checksum_errors,
+        slow_ios: stats.slow_ios,
         is_resilver_deferred: is_device && state.is_usable() && vdev.leaf().has_dtl(),
         is_removing: config.removing,
         is_noalloc: config.non_allocating,
@@ -457,11 +459,12 @@ pub(crate) fn expandable(top: &Arc<Vdev>) -> u64 {
     base::align_down(most.saturating_sub(asize), 1 << ms_shift)
 }
 
-fn add_errors(vdev: &mut VdevStatus, kept: &BTreeMap<u64, [u64; 3]>) {
-    if let Some([read, write, checksum]) = kept.get(&vdev.guid) {
+fn add_errors(vdev: &mut VdevStatus, kept: &BTreeMap<u64, Counts>) {
+    if let Some([read, write, checksum, slow]) = kept.get(&vdev.guid) {
         vdev.read_errors += read;
         vdev.write_errors += write;
         vdev.checksum_errors += checksum;
+        vdev.slow_ios += slow;
     }
     vdev.children
         .iter_mut()

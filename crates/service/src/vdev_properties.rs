@@ -245,7 +245,7 @@ impl Facts<'_> {
             let counts = self.io.vdevs.get(&guid.0).map(|io| &io.counts);
             let counts = counts.cloned().unwrap_or_default();
             let kept = self.kept.devices.get(&guid.0).copied();
-            let [read, write, checksum] = kept.unwrap_or_default();
+            let [read, write, checksum, slow] = kept.unwrap_or_default();
             let swept = |kind| {
                 let progress = self.pool.sweep_progress(guid, kind).ok().flatten();
                 progress.map_or(0, |progress| progress.errors)
@@ -254,6 +254,7 @@ impl Facts<'_> {
                 "read_errors" => read,
                 "write_errors" => write,
                 "checksum_errors" => checksum,
+                "slow_ios" => slow,
                 "initialize_errors" => swept(SweepKind::Initialize),
                 "trim_errors" => swept(SweepKind::Trim),
                 "read_ops" => counts.read_ops(),

@@ -2,10 +2,10 @@
 //!
 //! # On disk
 //! One packed nvlist (XDR): pool name -> config, like OpenZFS's `zpool.cache`. It is replaced by
-//! rename, so a crash leaves either the old or the new one.
+//! rename, so a crash leaves either the old or the new one. Without pools there is no file.
 //!
 //! # Concurrency
-//! Changes are made under an exclusive lock on `zpool.cache.lock` beside it.
+//! Changes are made under an exclusive lock on another file.
 //!
 //! # Source
 //! OpenZFS `module/zfs/spa_config.c` (`spa_write_cachefile`).
@@ -21,13 +21,25 @@ use nvpair::NvList;
 #[derive(Debug, Clone)]
 pub struct CacheFile {
     path: PathBuf,
+    lock: PathBuf,
 }
 
 impl CacheFile {
     /// The cachefile at `path`; it need not exist.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> CacheFile {
-        CacheFile { path: path.into() }
+        let path = path.into();
+        let lock = path.with_extension("cache.lock");
+        CacheFile { path, lock }
+    }
+
+    /// The same, with the lock elsewhere: beside a file whose folder is not our own there is nothing else.
+    #[must_use]
+    pub fn locked_by(path: impl Into<PathBuf>, lock: impl Into<PathBuf>) -> CacheFile {
+        CacheFile {
+            path: path.into(),
+            lock: lock.into(),
+        }
     }
 
     /// Its path.
@@ -90,16 +102,23 @@ impl CacheFile {
         let within = |e: std::io::Error| Error::from(e).within(self.path.display());
         let folder = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(within)?;
-        let lock = File::create(self.path.with_extension("cache.lock")).map_err(within)?;
+        let lock = File::create(&self.lock).map_err(within)?;
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)
             .map_err(|e| Error::new(ErrorKind::Io, format!("{}: {e}", self.path.display())))?;
         let mut pools = self.pools()?;
         edit(&mut pools);
+        if pools.is_empty() {
+            return match fs::remove_file(&self.path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(within(e)),
+                _ => Ok(()),
+            };
+        }
         let mut list = NvList::new();
         for (name, config) in pools {
             list.add(&*name, config);
         }
-        let new = self.path.with_extension("cache.new");
+        let mut new = self.path.clone().into_os_string();
+        new.push(".new");
         let mut file = File::create(&new).map_err(within)?;
         file.write_all(&nvpair::encode_xdr(&list)).map_err(within)?;
         file.sync_all().map_err(within)?;

@@ -374,6 +374,11 @@ impl PoolEnv for Core {
         dspace.saturating_add(self.sharing.dspace())
     }
 
+    fn embedded_log(&self) -> u64 {
+        let of = |class| self.space.embedded_log(class).dspace;
+        of(AllocClass::Normal) + of(AllocClass::Special)
+    }
+
     fn held_back(&self) -> u64 {
         let deferred = self.deferred_bytes.load(Ordering::Relaxed);
         deferred.saturating_add(self.kept.bytes())

@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dmu::FailMode;
+use dmu::{FailMode, OnSuspend, SuspendEvent, TxgSettings};
 use nvpair::NvList;
 use phys::PropValue;
 use rt::{Mutex, Timestamp};
@@ -34,6 +34,8 @@ use crate::spa::{FAILMODE, Spa};
 const WAITING_MAX: usize = 512;
 /// `SPA_LOAD_CREATE`: the pool is being created.
 const CONTEXT_CREATE: i32 = 6;
+/// What the classes of reports of errors begin with.
+const EREPORT: &str = "ereport.fs.zfs.";
 /// The state of a pool that is in use.
 const POOL_ACTIVE: u64 = 0;
 /// Damaged blocks that were told of, at most: beyond that one may be told of twice.
@@ -107,6 +109,27 @@ impl Core {
             .add(&format!("sysevent.fs.zfs.{name}"), payload);
     }
 
+    /// The settings of the pool's txgs, with which it is told when the pool is suspended.
+    #[doc(alias = "zio_suspend")]
+    pub(crate) fn telling(self: &Arc<Self>, mut settings: TxgSettings) -> TxgSettings {
+        let (core, hear) = (Arc::downgrade(self), settings.suspend.on_suspend.take());
+        let tell = move |event: &SuspendEvent<'_>| {
+            // As in OpenZFS, which stops the host then, there is none in the mode `panic`.
+            if let SuspendEvent::Suspended { failmode, .. } = event
+                && *failmode != FailMode::Panic
+                && let Some(core) = core.upgrade()
+            {
+                let class = format!("{EREPORT}io_failure");
+                core.events().add(&class, NvList::new());
+            }
+            if let Some(OnSuspend(hear)) = &hear {
+                hear(event);
+            }
+        };
+        settings.suspend.on_suspend = Some(OnSuspend(Arc::new(tell)));
+        settings
+    }
+
     /// Tells that a resilver begins or ends.
     pub(crate) fn notify_resilver(&self, name: &str) {
         let payload = NvList::new().with("resilver_type", "healing");
@@ -158,6 +181,10 @@ impl Spa {
         let waiting = std::mem::take(&mut *events.waiting.lock());
         for event in waiting {
             let context = if event.is_created { CONTEXT_CREATE } else { 0 };
+            if let Some(name) = event.class.strip_prefix(EREPORT) {
+                taken.push((event.at, self.error_event(name, None)));
+                continue;
+            }
             let mut list = NvList::new()
                 .with("version", 0u8)
                 .with("class", event.class.as_str());
@@ -202,6 +229,23 @@ impl Spa {
             }
             Report::Checksum => self.error_event("checksum", Some(device)),
             Report::Io { .. } => self.error_event("io", Some(device)),
+            Report::Delay(delay) => {
+                let mut list = self.error_event("delay", Some(device));
+                list.add("zio_err", 0i32)
+                    .add("zio_delay", delay.device_ns)
+                    .add("zio_timestamp", delay.asked_ns)
+                    .add("zio_delta", delay.took_ns)
+                    .add("zio_type", delay.kind as u32)
+                    .add("zio_offset", delay.offset)
+                    .add("zio_size", delay.bytes);
+                let (number, secs) = device.leaf().limits().slow;
+                for (name, limit) in [("vdev_slow_io_n", number), ("vdev_slow_io_t", secs)] {
+                    if let Some(limit) = limit {
+                        list.add(name, limit);
+                    }
+                }
+                list
+            }
         }
     }
 
@@ -221,7 +265,7 @@ impl Spa {
             .with("scheme", "zfs")
             .with("pool", self.guid().0)
             .with("vdev", device.map_or(0, |device| device.guid().0));
-        let class = format!("ereport.fs.zfs.{name}");
+        let class = format!("{EREPORT}{name}");
         let mut list = NvList::new()
             .with("class", class)
             .with("ena", rt::random_u64())
@@ -262,7 +306,7 @@ impl Spa {
         list.add("vdev_read_errors", stats.read_errors)
             .add("vdev_write_errors", stats.write_errors)
             .add("vdev_cksum_errors", stats.checksum_errors)
-            .add("vdev_delays", 0u64)
+            .add("vdev_delays", stats.slow_ios)
             .add("dio_verify_errors", 0u64);
         if let Some(parent) = parent_of(&root, device) {
             list.add("parent_guid", parent.guid().0)

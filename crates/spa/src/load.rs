@@ -652,7 +652,7 @@ fn load(
         limits?; // not needed to read
     }
     let last = begin.last_txg(synced);
-    let groups = TxGroups::new(last, options.settings.txg.clone());
+    let groups = TxGroups::new(last, core.telling(options.settings.txg.clone()));
     let dsl_mos = Mos::new(mos.clone(), env)?;
     if let Some(history) = History::open(&mos)? {
         core.set_history(history);

@@ -26,6 +26,7 @@
 
 use base::{Error, ErrorKind, Result, Txg};
 use dmu::{Tx, TxgSync};
+use dsl::PoolEnv;
 use phys::uberblock::{SPA_VERSION_FEATURES, UBERBLOCK_MAGIC, UberblockPhys};
 use zio::{AllocClass, FailedIo};
 
@@ -155,7 +156,7 @@ impl Inner {
     fn slop_bytes(&self) -> u64 {
         let passive = self.space.nonallocating().dspace;
         let normal = self.space.class_usage(AllocClass::Normal).dspace;
-        dsl::slop_space(normal.saturating_sub(passive))
+        dsl::slop_space(normal.saturating_sub(passive), self.core.embedded_log())
     }
 
     /// Writes labels and uberblock, if anything changed.

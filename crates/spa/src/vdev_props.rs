@@ -25,7 +25,14 @@ use crate::spa::{Inner, Spa};
 /// Whether new blocks go to a top-level vdev.
 pub(crate) const ALLOCATING: &str = "allocating";
 /// The properties that say how many errors are too many, with their places in [`ErrorLimits`].
-const LIMITS: [&str; 4] = ["checksum_n", "checksum_t", "io_n", "io_t"];
+const LIMITS: [&str; 6] = [
+    "checksum_n",
+    "checksum_t",
+    "io_n",
+    "io_t",
+    "slow_io_n",
+    "slow_io_t",
+];
 /// Longer values are not read: OpenZFS writes at most this (`ZAP_MAXVALUELEN`).
 const VALUE_MAX_BYTES: u64 = 8192;
 
@@ -188,7 +195,11 @@ pub(crate) fn apply_limits(mos: &Arc<Objset>, tree: &VdevTree) -> Result<()> {
     apply_below(mos, &tree.root(), [None; LIMITS.len()])
 }
 
-fn apply_below(mos: &Arc<Objset>, vdev: &Arc<Vdev>, above: [Option<u64>; 4]) -> Result<()> {
+fn apply_below(
+    mos: &Arc<Objset>,
+    vdev: &Arc<Vdev>,
+    above: [Option<u64>; LIMITS.len()],
+) -> Result<()> {
     let mut limits = above;
     if let Some(zap) = zap_of(vdev) {
         for (limit, name) in limits.iter_mut().zip(LIMITS) {
@@ -198,10 +209,11 @@ fn apply_below(mos: &Arc<Objset>, vdev: &Arc<Vdev>, above: [Option<u64>; 4]) -> 
         }
     }
     if vdev.kind().is_device() {
-        let [checksum_n, checksum_t, io_n, io_t] = limits;
+        let [checksum_n, checksum_t, io_n, io_t, slow_n, slow_t] = limits;
         vdev.leaf().set_limits(ErrorLimits {
             checksums: (checksum_n, checksum_t),
             io: (io_n, io_t),
+            slow: (slow_n, slow_t),
         });
     }
     let mut children = vdev.children().iter();

@@ -9,6 +9,7 @@ use base::ErrorKind;
 use dmu::{OnSuspend, SuspendEvent, SuspendSettings};
 use faulty::{Damage, FaultInjector, PowerCut, PowerSupply};
 use geom::{Command, Provider, Shape};
+use nvpair::NvList;
 use phys::PropValue;
 use ram::Memory;
 use rt::Mutex;
@@ -406,6 +407,18 @@ fn listening(mut settings: Settings) -> (Settings, Arc<Mutex<Vec<String>>>) {
     (settings, heard)
 }
 
+/// How many events tell that the pool was suspended, since the last call.
+fn failures(spa: &Spa) -> usize {
+    let events = spa.take_events();
+    let class = "ereport.fs.zfs.io_failure";
+    let is_failure = |event: &&NvList| event.get_str("class") == Some(class);
+    let failures: Vec<_> = events.iter().filter(is_failure).collect();
+    for failure in &failures {
+        assert_eq!(failure.get_str("pool_failmode"), Some("wait"));
+    }
+    failures.len()
+}
+
 #[test]
 fn sim_a_pool_that_tries_again_goes_on_by_itself_and_has_its_patience() {
     rt::simulate(7, || {
@@ -423,6 +436,7 @@ fn sim_a_pool_that_tries_again_goes_on_by_itself_and_has_its_patience() {
         let events = std::mem::take(&mut *heard.lock());
         assert_eq!(events.len(), 2, "{events:#?}");
         assert!(events[0].contains("/disk") && events[1] == "Resumed");
+        assert_eq!(failures(&bench.spa), 1);
 
         fs.create_file(fs.root(), b"g", &Create::default()).unwrap();
         bench.kill();
@@ -456,6 +470,7 @@ fn sim_with_failmode_panic_the_program_is_told_to_end() {
         let error = bench.spa.sync().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Suspended);
         assert!(heard.lock()[0].contains("Panic"));
+        assert_eq!(failures(&bench.spa), 0, "as in OpenZFS");
         bench.revive();
     });
 }

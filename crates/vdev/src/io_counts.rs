@@ -22,11 +22,15 @@ use zio::Priority;
 use crate::Vdev;
 use crate::kind::VdevKind;
 use crate::queue::{CLASSES, class_index};
+use crate::report::{Delay, DelayedKind};
 
 /// `VDEV_L_HISTO_BUCKETS`: bucket N counts times from 2^N ns on, the last one all longer ones.
 pub const LATENCY_BUCKETS: usize = 37;
 /// `VDEV_RQ_HISTO_BUCKETS`: bucket N counts commands of 2^N bytes or more, the last one all longer ones.
 pub const SIZE_BUCKETS: usize = 25;
+
+/// `zio_slow_io_ms`: a command that a device takes at least this long for is slow, in ns.
+const SLOW_NS: u64 = 30_000_000_000;
 
 /// Reads and writes, in this order.
 const DIRECTIONS: usize = 2;
@@ -180,6 +184,24 @@ impl Counted {
             bytes: len,
             ..Counted::new(priority, true, false, 0)
         }
+    }
+
+    /// What is to be told of it if the device took too long for it until now.
+    pub(crate) fn delay(&self, offset: u64) -> Option<Delay> {
+        let now = rt::now_ns();
+        let device_ns = now.saturating_sub(self.begun_ns?);
+        (device_ns >= SLOW_NS).then(|| Delay {
+            kind: match (self.is_delete, self.is_write) {
+                (true, _) => DelayedKind::Trim,
+                (false, true) => DelayedKind::Write,
+                (false, false) => DelayedKind::Read,
+            },
+            offset,
+            bytes: self.bytes,
+            asked_ns: self.asked_ns,
+            took_ns: now.saturating_sub(self.asked_ns),
+            device_ns,
+        })
     }
 
     pub(crate) fn priority(&self) -> Priority {

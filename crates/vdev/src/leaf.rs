@@ -23,6 +23,7 @@ use crate::dtl::TXG_CONCURRENT_STATES;
 use crate::io_counts::{Counted, IoCounters, IoCounts};
 use crate::queue::{VdevQueue, WRITES_MAX};
 use crate::report::{Report, Reports};
+use crate::stats::VdevStats;
 use crate::{TxgSet, Vdev, VdevAux, VdevState};
 
 /// This many errors of one kind ...
@@ -50,9 +51,11 @@ pub struct Leaf {
     dtl_marked: AtomicU64,
     io_errors: Mutex<ErrorWindow>,
     checksum_errors: Mutex<ErrorWindow>,
+    slow: Mutex<ErrorWindow>,
     limits: RwLock<ErrorLimits>,
     reports: Reports,
     counters: IoCounters,
+    stats: VdevStats,
     created_ns: u64,
 }
 
@@ -72,9 +75,11 @@ impl Default for Leaf {
             dtl_marked: AtomicU64::new(0),
             io_errors: Mutex::default(),
             checksum_errors: Mutex::default(),
+            slow: Mutex::default(),
             limits: RwLock::default(),
             reports: Reports::default(),
             counters: IoCounters::default(),
+            stats: VdevStats::default(),
             created_ns: rt::now_ns(),
         }
     }
@@ -87,6 +92,8 @@ pub struct ErrorLimits {
     pub checksums: (Option<u64>, Option<u64>),
     /// `io_n`, `io_t`
     pub io: (Option<u64>, Option<u64>),
+    /// `slow_io_n`, `slow_io_t`: unless both are set, no number of slow commands is too much.
+    pub slow: (Option<u64>, Option<u64>),
 }
 
 /// Counts errors until the window ends, then starts again at 0.
@@ -253,9 +260,9 @@ impl Leaf {
         let turn = self.queue.turn(priority, offset);
         let provider = self.usable(turn.device.clone())?;
         counted.begin();
-        read_whole_sectors(&*provider, offset, buf)?;
-        self.counters.note(&counted);
-        Ok(())
+        let result = read_whole_sectors(&*provider, offset, buf);
+        self.note_end(&counted, offset, &result);
+        result
     }
 
     /// Writes pieces one after another from a physical offset on.
@@ -271,15 +278,39 @@ impl Leaf {
         let provider = self.usable(turn.device.clone())?;
         self.has_unflushed.store(true, Ordering::Release);
         counted.begin();
-        provider.execute(offset, Command::Write(pieces))?;
-        self.counters.note(&counted);
-        Ok(())
+        let result = provider.execute(offset, Command::Write(pieces));
+        self.note_end(&counted, offset, &result);
+        result
     }
 
     /// For how long it has counted what it does, in ns.
     #[must_use]
     pub fn age_ns(&self) -> u64 {
         rt::now_ns().saturating_sub(self.created_ns)
+    }
+
+    /// A command has ended: counts it if it succeeded, and, if the device is still in use, whether it was slow. A
+    /// device with too many slow commands is degraded.
+    #[doc(alias = "zio_done")]
+    fn note_end<T>(&self, counted: &Counted, offset: u64, result: &Result<T>) {
+        if result.is_ok() {
+            self.counters.note(counted);
+        }
+        let Some(delay) = counted.delay(offset).filter(|_| self.is_usable()) else {
+            return;
+        };
+        VdevStats::add(&self.stats.slow_ios, 1);
+        self.reports.add(Report::Delay(delay));
+        let limits = self.limits.read().slow;
+        let is_watched = limits.0.is_some() && limits.1.is_some();
+        if is_watched && self.slow.lock().note(limits) && self.state().0 == VdevState::Healthy {
+            self.set_state(VdevState::Degraded, VdevAux::ErrExceeded);
+        }
+    }
+
+    /// The counters of what went wrong.
+    pub(crate) fn stats(&self) -> &VdevStats {
+        &self.stats
     }
 
     /// The counters of what it has done.
@@ -304,9 +335,9 @@ impl Leaf {
         let provider = self.usable(turn.device.clone())?;
         self.has_unflushed.store(true, Ordering::Release);
         counted.begin();
-        provider.delete(offset, len)?;
-        self.counters.note(&counted);
-        Ok(())
+        let result = provider.delete(offset, len);
+        self.note_end(&counted, offset, &result);
+        result
     }
 
     /// Whether the device can be told that a range is not needed any more.
@@ -411,11 +442,18 @@ impl Leaf {
         *self.limits.write() = limits;
     }
 
+    /// How many errors are too many.
+    #[must_use]
+    pub fn limits(&self) -> ErrorLimits {
+        *self.limits.read()
+    }
+
     /// Forgets past errors: a device that was given up for them may be used again.
     #[doc(alias = "vdev_clear")]
     pub fn clear_errors(&self) {
         *self.io_errors.lock() = ErrorWindow::default();
         *self.checksum_errors.lock() = ErrorWindow::default();
+        *self.slow.lock() = ErrorWindow::default();
         let is_open = self.queue.device().is_some();
         let mend = |state: &mut (VdevState, VdevAux)| {
             if is_open && matches!(state.0, VdevState::Faulted | VdevState::Degraded) {
@@ -576,9 +614,7 @@ fn begin(device: &Arc<Vdev>, mut counted: Counted, offset: u64, len: usize, op: 
     let priority = counted.priority();
     let done = move |counted: Counted, result: Result<BioData>| {
         vdev.leaf().end();
-        if result.is_ok() {
-            vdev.leaf().counters.note(&counted);
-        }
+        vdev.leaf().note_end(&counted, offset, &result);
         vdev.leaf().queue.io_done(priority);
         theirs.give(result);
     };

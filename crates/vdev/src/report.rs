@@ -9,7 +9,8 @@ use rt::{Mutex, Timestamp};
 
 use crate::VdevState;
 
-/// `zfs_checksum_events_per_second`: more errors of a device than this within a second are counted, but not reported.
+/// `zfs_checksum_events_per_second`, `zfs_slow_io_events_per_second`: more reports of a kind than this within a second
+/// are counted by their device, but not made.
 const PER_SECOND: u32 = 20;
 /// Reports of one device that wait, at most: `zfs_zevent_len_max`, since more than that are not kept.
 const WAITING_MAX: usize = 512;
@@ -24,6 +25,8 @@ pub enum Report {
         /// Whether it was a write or a flush.
         is_write: bool,
     },
+    /// A command took too long.
+    Delay(Delay),
     /// The state changed.
     State {
         /// What it was.
@@ -33,6 +36,46 @@ pub enum Report {
     },
 }
 
+/// A command that the device took too long for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// zio_type
+    pub kind: DelayedKind,
+    /// zio_offset: where on the device, in bytes.
+    pub offset: u64,
+    /// zio_size
+    pub bytes: u64,
+    /// zio_timestamp: when it began to wait for its turn.
+    pub asked_ns: u64,
+    /// zio_delta: from then on until it ended.
+    pub took_ns: u64,
+    /// zio_delay: what of that it was at the device.
+    pub device_ns: u64,
+}
+
+/// What a slow command was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DelayedKind {
+    /// ZIO_TYPE_READ
+    Read = 1,
+    /// ZIO_TYPE_WRITE
+    Write = 2,
+    /// ZIO_TYPE_TRIM
+    Trim = 6,
+}
+
+impl Report {
+    /// Reports of each of these kinds are made at a bounded rate; a change of state always is.
+    fn limited(&self) -> Option<usize> {
+        match self {
+            Report::Checksum => Some(0),
+            Report::Io { .. } => Some(1),
+            Report::Delay(_) => Some(2),
+            Report::State { .. } => None,
+        }
+    }
+}
+
 /// The reports of one device that nobody has taken yet.
 #[derive(Default)]
 pub(crate) struct Reports(Mutex<Waiting>);
@@ -40,8 +83,8 @@ pub(crate) struct Reports(Mutex<Waiting>);
 #[derive(Default)]
 struct Waiting {
     reports: VecDeque<(Timestamp, Report)>,
-    /// The second in which errors were last reported, and how many.
-    recent: (u64, u32),
+    /// For each kind of limited rate, the second in which one was last made, and how many.
+    recent: [(u64, u32); 3],
 }
 
 impl Reports {
@@ -49,10 +92,10 @@ impl Reports {
     pub(crate) fn add(&self, report: Report) {
         let now = rt::wall_clock();
         let mut waiting = self.0.lock();
-        if !matches!(report, Report::State { .. }) {
-            let (second, count) = waiting.recent;
+        if let Some(kind) = report.limited() {
+            let (second, count) = waiting.recent[kind];
             let count = if second == now.secs { count + 1 } else { 1 };
-            waiting.recent = (now.secs, count);
+            waiting.recent[kind] = (now.secs, count);
             if count > PER_SECOND {
                 return;
             }
@@ -89,10 +132,12 @@ mod tests {
                 to: VdevState::Degraded,
             };
             reports.add(change);
+            // One kind takes nothing away from another.
+            reports.add(Report::Io { is_write: false });
             rt::sleep_ns(1_000_000_000);
             reports.add(Report::Io { is_write: true });
             let taken = reports.take();
-            assert_eq!(taken.len() as u32, PER_SECOND + 2);
+            assert_eq!(taken.len() as u32, PER_SECOND + 3);
             assert_eq!(taken[PER_SECOND as usize].1, change);
             for _ in 0..2 * WAITING_MAX {
                 reports.add(change);

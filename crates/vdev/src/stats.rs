@@ -40,6 +40,8 @@ counters! {
     write_errors,
     /// vs_checksum_errors: reads whose bytes were wrong.
     checksum_errors,
+    /// vs_slow_ios: commands that the device took too long for.
+    slow_ios,
     /// vs_self_healed: bytes rewritten after an error.
     self_healed_bytes,
 }
@@ -49,10 +51,11 @@ impl VdevStats {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Sets the error counters to zero.
+    /// Sets the counters of errors and of slow commands to zero.
     #[doc(alias = "vdev_clear")]
     pub fn clear_errors(&self) {
-        for counter in [&self.read_errors, &self.write_errors, &self.checksum_errors] {
+        let errors = [&self.read_errors, &self.write_errors, &self.checksum_errors];
+        for counter in errors.into_iter().chain([&self.slow_ios]) {
             counter.store(0, Ordering::Relaxed);
         }
     }

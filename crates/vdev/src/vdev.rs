@@ -119,7 +119,6 @@ pub struct Vdev {
     ashift: AtomicU32,
     is_rotational: AtomicBool,
     leaf: Leaf,
-    stats: VdevStats,
 }
 
 impl Vdev {
@@ -159,7 +158,6 @@ impl Vdev {
             config: RwLock::new(config),
             mapping: ArcSwapOption::empty(),
             leaf: Leaf::default(),
-            stats: VdevStats::default(),
         })
     }
 
@@ -243,7 +241,7 @@ impl Vdev {
     /// The counters of this node alone.
     #[must_use]
     pub fn stats(&self) -> &VdevStats {
-        &self.stats
+        self.leaf.stats()
     }
 
     /// The name shown to users: the path, or else the kind.
@@ -335,7 +333,7 @@ impl Vdev {
     /// The counters of this node and of all below.
     #[must_use]
     pub fn total_stats(&self) -> StatsSnapshot {
-        let mut total = self.stats.snapshot();
+        let mut total = self.stats().snapshot();
         // What a distributed spare did was done by other children.
         let is_own = |child: &&Arc<Vdev>| !matches!(child.kind, VdevKind::DraidSpare(_));
         for child in self.children.iter().filter(is_own) {

@@ -8,7 +8,9 @@ use std::fmt::Write;
 
 use vdev::IoCounts;
 
-use super::{AllocClass, CLASSES, NameStyle, PoolStatus, VdevKind, VdevStatus, heading};
+use super::{
+    AllocClass, CLASSES, NameStyle, PoolStatus, ScriptOutput, VdevKind, VdevStatus, heading,
+};
 use crate::number::{NumberStyle, nice_number, nice_time};
 
 /// What a vdev and those below it have done.
@@ -177,13 +179,19 @@ const NAME_WIDTH_MIN: usize = 10;
 pub struct IoPrinter<'a> {
     style: &'a IoStyle,
     name_width: usize,
+    /// `-c`: what scripts said of the devices.
+    scripts: Option<ScriptOutput>,
 }
 
 impl<'a> IoPrinter<'a> {
     /// For these pools.
     #[must_use]
     #[doc(alias = "get_namewidth_iostat")]
-    pub fn new(style: &'a IoStyle, pools: &[PoolIo]) -> IoPrinter<'a> {
+    pub fn new(
+        style: &'a IoStyle,
+        pools: &[PoolIo],
+        scripts: Option<ScriptOutput>,
+    ) -> IoPrinter<'a> {
         let most = style.screen_width.saturating_sub(DEFAULT_WIDTH);
         let widen = |width: usize, pool: &PoolIo| {
             let name = pool.status.name.chars().count();
@@ -196,6 +204,7 @@ impl<'a> IoPrinter<'a> {
         IoPrinter {
             style,
             name_width: pools.iter().fold(0, widen),
+            scripts,
         }
     }
 
@@ -208,7 +217,7 @@ impl<'a> IoPrinter<'a> {
     /// The line below them.
     #[must_use]
     pub fn separator(&self) -> String {
-        self.dashes(None, None) + "\n"
+        self.dashes(None, None) + &self.script_dashes() + "\n"
     }
 
     /// A pool. `before`: what it had done at an earlier moment, to show only what it has done since.
@@ -251,7 +260,15 @@ impl<'a> IoPrinter<'a> {
         for group in self.style.tables.groups() {
             self.labels(&mut out, group, width, &group.bottom());
         }
-        out + "\n" + &self.dashes(width, None) + "\n"
+        if let Some(scripts) = &self.scripts {
+            out += &scripts.titles();
+        }
+        out + "\n" + &self.dashes(width, None) + &self.script_dashes() + "\n"
+    }
+
+    fn script_dashes(&self) -> String {
+        let scripts = self.scripts.as_ref();
+        scripts.map_or_else(String::new, ScriptOutput::dashes)
     }
 
     #[doc(alias = "print_iostat_labels")]
@@ -417,6 +434,9 @@ impl Shown<'_> {
                 }
                 _ => self.push_default(out, vdev, &counts, scale),
             }
+        }
+        if let Some(scripts) = &self.printer.scripts {
+            *out += &scripts.row(&self.pool.status.name, vdev);
         }
         out.push('\n');
     }

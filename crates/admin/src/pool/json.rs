@@ -35,6 +35,7 @@ struct Writer<'a> {
     json: JsonStyle,
     numbers: NumberStyle,
     request: &'a StatusRequest,
+    pool_name: &'a str,
 }
 
 /// `zpool status -j`.
@@ -45,13 +46,14 @@ pub fn status_json(pools: &[PoolStatus], request: &StatusRequest, json: JsonStyl
     } else {
         request.numbers
     };
-    let writer = Writer {
-        json,
-        numbers,
-        request,
-    };
     let mut all = Map::new();
     for pool in pools {
+        let writer = Writer {
+            json,
+            numbers,
+            request,
+            pool_name: &pool.name,
+        };
         all.insert(pool_key(pool, json), Value::Object(writer.pool(pool)));
     }
     let mut body = Map::new();
@@ -453,6 +455,9 @@ impl Writer<'_> {
                 out.insert("used_by".to_owned(), json!(pool));
             }
             out.insert("aux".to_owned(), json!(aux_name(vdev.aux)));
+        }
+        if let Some(scripts) = &self.request.scripts {
+            scripts.push_json(&mut out, self.pool_name, vdev);
         }
         if vdev.is_leaf() && vdev.kind != VdevKind::Root {
             self.push_activities(&mut out, vdev);

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::{
     Activity, ActivityState, AllocClass, CLASSES, CheckpointStatus, ExpandStatus, NameStyle,
-    PoolStatus, RebuildStatus, RemovalStatus, ScanFunction, ScanState, ScanStatus, VdevAux,
-    VdevKind, VdevState, VdevStatus, diagnose, heading,
+    PoolStatus, RebuildStatus, RemovalStatus, ScanFunction, ScanState, ScanStatus, ScriptOutput,
+    VdevAux, VdevKind, VdevState, VdevStatus, diagnose, heading,
 };
 use crate::number::{NumberStyle, Zone, date_time, duration, nice_bytes, nice_number};
 
@@ -13,7 +13,7 @@ use crate::number::{NumberStyle, Zone, date_time, duration, nice_bytes, nice_num
 const ESTIMATE_RATE_MIN: u64 = 10 << 20;
 
 /// The options of `zpool status`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct StatusRequest {
     /// How vdev names are shown.
     pub names: NameStyle,
@@ -33,6 +33,8 @@ pub struct StatusRequest {
     pub has_initialize: bool,
     /// `-D`: dedup tables.
     pub has_dedup: bool,
+    /// `-c`: what scripts said of the devices.
+    pub scripts: Option<ScriptOutput>,
     /// `--json-flat-vdevs`: every vdev in one list.
     pub is_flat: bool,
     /// The current time, in seconds since 1970.
@@ -55,6 +57,7 @@ impl StatusRequest {
             has_trim: false,
             has_initialize: false,
             has_dedup: false,
+            scripts: None,
             is_flat: false,
             now_secs,
             zone,
@@ -461,6 +464,12 @@ fn push_config(out: &mut String, pool: &PoolStatus, request: &StatusRequest) {
             let _ = write!(out, " {header:>5}");
         }
     }
+    out.push_str(
+        &request
+            .scripts
+            .as_ref()
+            .map_or_else(String::new, ScriptOutput::titles),
+    );
     out.push('\n');
     table.push_line(out, &pool.root, &pool.name, 0, false);
     for top in pool.tops(AllocClass::Normal) {
@@ -561,6 +570,17 @@ impl Table<'_> {
         } else if vdev.is_noalloc {
             out.push_str("  (non-allocating)");
         }
+        self.push_scan(out, vdev);
+        if let Some(scripts) = &self.request.scripts {
+            *out += &scripts.row(&self.pool.name, vdev);
+        }
+        if vdev.is_leaf() && vdev.kind != VdevKind::Root {
+            self.push_activities(out, vdev);
+        }
+    }
+
+    /// What a running scan does to a device.
+    fn push_scan(&self, out: &mut String, vdev: &VdevStatus) {
         if !vdev.is_leaf() {
             return;
         }
@@ -577,9 +597,6 @@ impl Table<'_> {
             None if vdev.rebuilt_bytes > 0 => out.push_str("  (resilvering)"),
             None if vdev.is_resilver_deferred => out.push_str("  (awaiting resilver)"),
             None => {}
-        }
-        if vdev.kind != VdevKind::Root {
-            self.push_activities(out, vdev);
         }
     }
 

@@ -493,8 +493,8 @@ fn trims_and_initializations() {
         let found = text.lines().find(|l| l.contains(disk)).unwrap().to_owned();
         found.split_once("  (").unwrap().1.to_owned()
     };
-    let ours = |request: StatusRequest, disk: &str| {
-        let text = status(&pool, &request);
+    let ours = |request: &StatusRequest, disk: &str| {
+        let text = status(&pool, request);
         let found = text.lines().find(|l| l.contains(disk)).unwrap().to_owned();
         found.split_once("  (").unwrap().1.to_owned()
     };
@@ -502,13 +502,13 @@ fn trims_and_initializations() {
         has_trim: true,
         ..request()
     };
-    assert_eq!(ours(trim, "vdb1"), line("status-trim", "vdb1"));
+    assert_eq!(ours(&trim, "vdb1"), line("status-trim", "vdb1"));
     let initialize = StatusRequest {
         has_initialize: true,
         ..request()
     };
     for disk in ["vda1", "vdb1"] {
-        assert_eq!(ours(initialize, disk), line("status-init", disk));
+        assert_eq!(ours(&initialize, disk), line("status-init", disk));
     }
 }
 

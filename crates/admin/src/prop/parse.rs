@@ -385,7 +385,7 @@ fn check_pool_value(
     let number = value.as_number().unwrap_or(0);
     let text = value.as_text().unwrap_or("");
     let wrong = match desc.name {
-        "version" if !(1..=28).contains(&number) && number != 5000 => {
+        "version" if number != 5000 && !((1..=28).contains(&number) && context.is_new) => {
             format!("property '{typed}' number {number} is invalid.")
         }
         "ashift" if number != 0 && !(9..=16).contains(&number) => format!(

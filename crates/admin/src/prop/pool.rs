@@ -30,9 +30,7 @@ pub const POOL: &[PropDesc] = &[
     own("altroot", TEXT).shown("ALTROOT", "<path>"),
     readonly("health", NUMBER).shown("HEALTH", "<state>"),
     readonly("guid", NUMBER).shown("GUID", "<guid>").flexible(),
-    own("version", NUMBER)
-        .shown("VERSION", "<version>")
-        .honoured(Honoured::No),
+    own("version", NUMBER).shown("VERSION", "<version>"),
     own("bootfs", TEXT)
         .shown("BOOTFS", "<filesystem>")
         .honoured(KEPT),

@@ -90,8 +90,8 @@ pub const VDEV: &[PropDesc] = &[
         "RAIDZ_EXPANDING",
         "on | off",
     ),
-    own("slow_io_n", NO_LIMIT, "SLOW_IO_N", "<events>").honoured(KEPT),
-    own("slow_io_t", NO_LIMIT, "SLOW_IO_T", "<seconds>").honoured(KEPT),
+    own("slow_io_n", NO_LIMIT, "SLOW_IO_N", "<events>"),
+    own("slow_io_t", NO_LIMIT, "SLOW_IO_T", "<seconds>"),
     readonly(
         "trim_support",
         Kind::Index(0, OFF_ON),

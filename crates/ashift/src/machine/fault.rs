@@ -32,13 +32,15 @@ KIND       unreadable        reads of the sectors fail until they are written ag
            lose-writes       writes that touch the sectors are acknowledged but never arrive
            misdirect-writes  they arrive elsewhere
            dead              the drive does not answer
+           slow              each command takes longer
 PLACE      LBA or LBA+COUNT, in sectors of the drive, or random:N: N sectors, where it has bytes if
            it has any. Rules about writes are for the whole drive if nothing is said.
 --seed N   decides which bits, which writes, which places; 1
 --one-in N of so many writes one is hit; 1
 --count N  so many writes are hit; 1
---after S  seconds from now until the drive is dead; 0
---for S    seconds until it comes back; for ever if nothing is said
+--after S  seconds from now until the drive is dead or slow; 0
+--for S    seconds until it is well again; for ever if nothing is said
+--by S     seconds that each command takes longer; 60
 -j         print JSON
 ",
     run,
@@ -58,6 +60,7 @@ struct Options {
     count: u64,
     after_s: f64,
     for_s: Option<f64>,
+    by_s: f64,
     is_json: bool,
     operands: Vec<String>,
 }
@@ -90,6 +93,7 @@ fn parse(args: &[String]) -> Result<Options> {
         count: 1,
         after_s: 0.0,
         for_s: None,
+        by_s: 60.0,
         is_json: false,
         operands: Vec::new(),
     };
@@ -105,6 +109,7 @@ fn parse(args: &[String]) -> Result<Options> {
             "--one-in" => options.one_in = number(arg, value()?)?.max(1),
             "--count" => options.count = number(arg, value()?)?,
             "--after" => options.after_s = seconds(arg, value()?)?,
+            "--by" => options.by_s = seconds(arg, value()?)?,
             "--for" => options.for_s = Some(seconds(arg, value()?)?),
             option if option.starts_with('-') => {
                 return Err(Error::invalid(format!("invalid option '{option}'")));
@@ -180,13 +185,8 @@ fn add(world: &World, operands: &[String], options: &Options) -> Result<()> {
         _ => return Err(misused()),
     };
     let drive = find(world, drive)?;
-    if kind == "dead" {
-        let at = |seconds: f64| drive.now_ns().saturating_add((seconds * 1e9) as u64);
-        let fault = Fault::Dead {
-            from_ns: at(options.after_s),
-            until_ns: options.for_s.map(|seconds| at(options.after_s + seconds)),
-        };
-        return drive.add_fault(fault).map(say);
+    if matches!(kind, "dead" | "slow") && place.is_none() {
+        return drive.add_fault(of_drive(&drive, kind, options)).map(say);
     }
     let whole = drive.mediasize() / u64::from(drive.sectorsize());
     let shift = drive.profile().medium.lba_shift;
@@ -234,6 +234,22 @@ fn add(world: &World, operands: &[String], options: &Options) -> Result<()> {
     drive
         .add_fault(make(lba + shift, sectors, options.seed)?)
         .map(say)
+}
+
+/// A fault of the whole drive, for some time.
+fn of_drive(drive: &Emulated, kind: &str, options: &Options) -> Fault {
+    let ns = |seconds: f64| (seconds * 1e9) as u64;
+    let at = |seconds: f64| drive.now_ns().saturating_add(ns(seconds));
+    let from_ns = at(options.after_s);
+    let until_ns = options.for_s.map(|seconds| at(options.after_s + seconds));
+    match kind {
+        "dead" => Fault::Dead { from_ns, until_ns },
+        _ => Fault::Slow {
+            from_ns,
+            until_ns,
+            by_ns: ns(options.by_s),
+        },
+    }
 }
 
 fn say(number: u64) {

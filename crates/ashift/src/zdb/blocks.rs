@@ -7,20 +7,18 @@ use std::io::Write;
 
 use base::{Error, ErrorKind, Result, VdevId};
 use check::{BlockKind, Checksums, Finding, Report, Severity};
+use metaslab::SpaceStats;
 use phys::ObjectType;
 use serde_json::json;
 use zio::AllocClass;
 
 use super::block_types::{self, ratio};
-use super::metaslabs::{TopVdev, space_map};
 use super::pool::Pool;
 use super::request::Request;
 use super::text::Printer;
 
 /// From this level on, zdb lists every block pointer.
 const LEVEL_OF_POINTERS: usize = 5;
-/// `zfs_embedded_slog_min_ms`: vdevs with no more metaslabs than this reserve none for the intent log.
-const EMBEDDED_SLOG_MIN_MS: usize = 64;
 
 /// `zdb -b`, `-c`.
 pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u8> {
@@ -163,37 +161,26 @@ fn write_sums(request: &Request, out: &mut Printer, pool: &Pool, report: &Report
     Ok(())
 }
 
-/// The space in use of each class. On a vdev with more than 64 metaslabs, one is reserved for the intent
-/// log: the emptiest, as OpenZFS chooses it when it opens the pool.
+/// The space in use of each class. What special vdevs set aside for the intent log counts as theirs, as in OpenZFS 2.3.
 fn write_classes(out: &mut Printer, pool: &Pool) -> Result<()> {
-    let mut normal = pool.parts().metaslabs().class_stats(AllocClass::Normal);
-    let (mut log_alloc, mut log_space) = (0, 0);
-    for (i, top) in pool.parts().tree().tops().iter().enumerate() {
-        let config = top.config().clone();
-        let is_normal = config.class() == AllocClass::Normal;
-        let vdev = TopVdev::of(pool, VdevId(i as u64), top)?;
-        if !is_normal || vdev.objects.len() <= EMBEDDED_SLOG_MIN_MS {
-            continue;
-        }
-        let allocated = vdev.objects.iter().map(|object| space_map(pool, *object));
-        let allocated = allocated.map(|map| map.map(|phys| phys.alloc.get().max(0) as u64));
-        let allocated: Vec<u64> = allocated.collect::<Result<_>>()?;
-        log_alloc += allocated.into_iter().min().unwrap_or(0);
-        log_space += 1u64 << config.ms_shift;
-    }
-    normal.alloc = normal.alloc.saturating_sub(log_alloc);
-    normal.space = normal.space.saturating_sub(log_space);
+    let space = pool.parts().metaslabs();
+    let normal = space.class_usage(AllocClass::Normal);
+    let log = space.embedded_log(AllocClass::Normal);
     let mut classes = vec![("Normal class:", normal.alloc, normal.space)];
     for (name, class) in [
         ("Special class", AllocClass::Special),
         ("Dedup class", AllocClass::Dedup),
     ] {
-        let stats = pool.parts().metaslabs().class_stats(class);
+        let stats = space.class_usage(class);
+        let aside = match class {
+            AllocClass::Special => space.embedded_log(class),
+            _ => SpaceStats::default(),
+        };
         if stats.space > 0 {
-            classes.push((name, stats.alloc, stats.space));
+            classes.push((name, stats.alloc + aside.alloc, stats.space + aside.space));
         }
     }
-    classes.push(("Embedded log class", log_alloc, log_space));
+    classes.push(("Embedded log class", log.alloc, log.space));
     for (name, alloc, space) in classes {
         let used = if space == 0 {
             " -nan".to_owned()

@@ -4,6 +4,8 @@
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_create`), zpool_vdev.c, lib/libzfs/libzfs_pool.c
 //! (`zpool_create`).
 
+use std::collections::BTreeMap;
+
 use admin::getopt::Parsed;
 use admin::name::check_pool_name;
 use admin::number::parse_number;
@@ -19,7 +21,7 @@ use geom::disk::OpenMode;
 use phys::PropValue;
 use phys::feature::{self, ALLOCATION_CLASSES, DRAID, Feature, Support};
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
-use service::{Compatibility, PoolChange, PoolDevice, Session};
+use service::{Compatibility, Facts, PoolChange, PoolDevice, Session};
 use spa::NewPool;
 use vdev::{AuxSpec, Grouping, TopSpec};
 use zio::AllocClass;
@@ -51,7 +53,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let (tops, aux) = resolve(&spec)?;
     check_devices(session, pool, &spec, (&tops, &aux), args.has('f'))?;
     check_places(args)?;
-    let (wanted, altroot) = read_options(pool, args, &needed_features(&spec))?;
+    let (wanted, facts) = read_options(pool, args, &needed_features(&spec))?;
     check_pool_name(pool, true).map_err(|error| {
         format!("cannot create '{pool}': {error}\npool name may have been omitted")
     })?;
@@ -59,14 +61,14 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         return Err(already_exists(pool));
     }
     check_sizes(pool, (&tops, &aux))?;
-    check_mountpoint(session, pool, altroot.as_deref(), &wanted)?;
+    check_mountpoint(session, pool, facts.altroot.as_deref(), &wanted)?;
     if args.has('n') {
         print!("{}", vdev_spec::layout(pool, &spec, &shown_name));
         return Ok(());
     }
     let tops: Result<Vec<_>, Fail> = tops.iter().map(|top| top.try_map(pool_device)).collect();
     let aux = aux.try_map(pool_device)?;
-    session.create(pool, &tops?, &aux, altroot, wanted)?;
+    session.create(pool, &tops?, &aux, &facts, wanted)?;
     if session.pools().can_mount() {
         let open = session.open_as_imported(pool)?;
         mounting::mount(&open, pool, &How::default())?;
@@ -101,9 +103,9 @@ fn check_mountpoint(
 fn check_option_names(args: &Parsed) -> Result<(), Fail> {
     let text = |text: String| Err(Fail::Failed(text));
     for (letter, kind) in [('o', TableKind::Pool), ('O', TableKind::Dataset)] {
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeMap::new();
         for assignment in args.values(letter) {
-            let Some((name, _)) = split_assignment(assignment) else {
+            let Some((name, value)) = split_assignment(assignment) else {
                 return text(format!("missing '=' for -{letter} option"));
             };
             let desc = kind.lookup(name);
@@ -129,11 +131,33 @@ fn check_option_names(args: &Parsed) -> Result<(), Fail> {
                 return text(format!("property '{name}' {wrong}"));
             }
             let own = desc.map_or(name, |d| d.name);
+            check_version(own, value, &seen)?;
             let is_repeatable = own == "cachefile" || own == "mountpoint";
-            if !seen.insert(own) && !is_repeatable {
+            if seen.insert(own, value).is_some() && !is_repeatable {
                 return text(format!("property '{name}' specified multiple times"));
             }
         }
+    }
+    Ok(())
+}
+
+/// Checks what cannot be given beside `version`; `seen`: the properties before this one.
+fn check_version(name: &str, value: &str, seen: &BTreeMap<&str, &str>) -> Outcome {
+    let (is_version, has_version) = (name == "version", seen.contains_key("version"));
+    let has_feature = seen.keys().any(|name| is_feature_property(name));
+    if is_feature_property(name) && has_version || is_version && has_feature {
+        let text = "'feature@' and 'version' properties cannot be specified together";
+        return Err(Fail::Failed(text.to_owned()));
+    }
+    let sets = match name {
+        "compatibility" if has_version => Some(value),
+        "version" => seen.get("compatibility").copied(),
+        _ => None,
+    };
+    if sets.is_some_and(|sets| sets != "legacy") {
+        let text =
+            "when 'version' is specified, the 'compatibility' feature may only be set to 'legacy'";
+        return Err(Fail::Failed(text.to_owned()));
     }
     Ok(())
 }
@@ -312,12 +336,8 @@ fn needed_features(spec: &VdevSpec) -> Vec<&'static str> {
     special.into_iter().chain(draid.then_some(DRAID)).collect()
 }
 
-/// The properties of the new pool, and its `altroot`; it has to have the features `needed`.
-fn read_options(
-    pool: &str,
-    args: &Parsed,
-    needed: &[&str],
-) -> Result<(NewPool, Option<String>), Fail> {
+/// The properties of the new pool, and what is to be remembered of it; it has to have the features `needed`.
+fn read_options(pool: &str, args: &Parsed, needed: &[&str]) -> Result<(NewPool, Facts), Fail> {
     let what = format!("cannot create '{pool}'");
     let context = PoolContext {
         is_new: true,
@@ -325,7 +345,7 @@ fn read_options(
     };
     let mut wanted = NewPool::default();
     let mut altroot = args.value('R').map(str::to_owned);
-    let mut compatibility = None;
+    let (mut cachefile, mut compatibility) = (None, None);
     let (mut enabled, mut disabled) = (Vec::new(), Vec::new());
     for (name, value) in args.values('o').filter_map(split_assignment) {
         let assignment = parse_pool_assignment(name, value, &context);
@@ -333,7 +353,11 @@ fn read_options(
         let is_off = assignment.1.as_number() == Some(0);
         match (assignment.0.as_str(), &assignment.1) {
             ("altroot", PropValue::Text(root)) => altroot = Some(root.clone()),
-            ("cachefile", PropValue::Text(file)) if file.is_empty() => {}
+            ("version", PropValue::Number(5000)) => {}
+            ("version", PropValue::Number(version)) => {
+                let text = format!("{what}: pools of version {version} are not supported yet");
+                return Err(Fail::Failed(text));
+            }
             _ => match pool_change(assignment, &what)? {
                 PoolChange::Feature(feature) if is_off => disabled.push(feature),
                 PoolChange::Feature(feature) if feature.support == Support::Kept => {
@@ -344,6 +368,7 @@ fn read_options(
                     let text = format!("{what}: feature '{name}' is not supported yet");
                     return Err(Fail::Failed(text));
                 }
+                PoolChange::Cachefile(path) => cachefile = Some(path),
                 PoolChange::Comment(comment) => wanted.comment = Some(comment),
                 PoolChange::Compatibility(sets) => compatibility = Some(sets),
                 PoolChange::Bootfs(_) => unreachable!("refused at creation"),
@@ -362,7 +387,12 @@ fn read_options(
     }
     let has_special = needed.contains(&ALLOCATION_CLASSES);
     read_fs_props(pool, args, has_special, &mut wanted)?;
-    Ok((wanted, altroot))
+    let facts = Facts {
+        cachefile: Facts::cachefile_of(cachefile.as_deref(), altroot.as_deref()),
+        altroot,
+        ..Facts::default()
+    };
+    Ok((wanted, facts))
 }
 
 fn read_fs_props(

@@ -14,7 +14,7 @@ use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use machine::World;
 use nvpair::NvList;
-use service::{Attempt, Facts, Import, Reason, Rewind, Session};
+use service::{Attempt, Facts, Import, PoolChange, Reason, Rewind, Session};
 use spa::{CacheFile, device_paths};
 use vdev::PoolState;
 use vdev::import::FoundPool;
@@ -115,6 +115,7 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
         let txg = txg.ok_or_else(|| Fail::Usage("invalid txg value".to_owned()))?;
         import.max_txg = Some(Txg(txg));
     }
+    let mut cachefile = None;
     for text in args.values('o') {
         let Some((name, value)) = split_assignment(text) else {
             return Err(Fail::Failed(format!(
@@ -136,10 +137,14 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
         match (name.as_str(), value) {
             ("readonly", value) => import.facts.readonly = value.as_number() == Some(1),
             ("altroot", value) => import.facts.altroot = value.as_text().map(str::to_owned),
-            ("cachefile", _) => {}
-            (_, value) => import.changes.push(pool_change((name, value), &what)?),
+            (_, value) => match pool_change((name, value), &what)? {
+                PoolChange::Cachefile(path) => cachefile = Some(path),
+                change => import.changes.push(change),
+            },
         }
     }
+    let altroot = import.facts.altroot.as_deref();
+    import.facts.cachefile = Facts::cachefile_of(cachefile.as_deref(), altroot);
     if import.facts.readonly {
         import.facts.max_txg = import.max_txg.map(|txg| txg.0);
     }

@@ -15,7 +15,7 @@ use service::Session;
 use super::list::{
     Repeat, name_style, pool_names, repeated_code, split_repeat, stamp, styles, time_stamp,
 };
-use super::{Fail, Outcome, refuse_options};
+use super::{Fail, Outcome, script};
 use crate::caller::{self, Stream, caller};
 
 /// The width of what is not a terminal, in characters.
@@ -23,7 +23,7 @@ const NO_TERMINAL_WIDTH: usize = 999;
 
 /// `zpool iostat`.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
-    refuse_options(args, "iostat", "c")?;
+    let scripts = script::wanted(args)?;
     if args.has('h') {
         return Err(Fail::Usage(String::new()));
     }
@@ -42,7 +42,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
             false => NumberStyle::Nice,
         },
         is_scripted: args.has('H'),
-        is_verbose: args.has('v') || !only.is_empty(),
+        is_verbose: args.has('v') || scripts.is_some() || !only.is_empty(),
         names,
         only,
         screen_width: screen().map_or(NO_TERMINAL_WIDTH, |(width, _)| width),
@@ -51,7 +51,8 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         session,
         given: &given,
         style: &style,
-        is_verbose: args.has('v'),
+        is_verbose: args.has('v') || scripts.is_some(),
+        scripts,
         omits_first: args.has('y'),
         has_headers_once: args.has('n'),
         stamp,
@@ -63,7 +64,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
 fn tables(args: &Parsed) -> Result<IoTables, Fail> {
     let (has_latency, has_queues) = (args.has('l'), args.has('q'));
     let (has_times, has_sizes) = (args.has('w'), args.has('r'));
-    if (has_times || has_sizes) && (has_latency || has_queues) {
+    if (has_times || has_sizes) && (has_latency || has_queues || args.has('c')) {
         let text = "[-r|-w] isn't allowed with [-c|-l|-q]";
         return Err(Fail::Usage(text.into()));
     }
@@ -191,8 +192,10 @@ struct Rounds<'a> {
     session: &'a Session,
     given: &'a [String],
     style: &'a IoStyle,
-    /// `-v`
+    /// `-v` or `-c`
     is_verbose: bool,
+    /// `-c`
+    scripts: Option<&'a str>,
     /// `-y`
     omits_first: bool,
     /// `-n`
@@ -234,8 +237,13 @@ impl Rounds<'_> {
         if let Some(is_date) = self.stamp {
             println!("{}", time_stamp(is_date));
         }
-        let (style, printer) = (self.style, IoPrinter::new(self.style, pools));
+        let style = self.style;
         let is_histogram = style.tables.is_histogram();
+        let run = |scripts| {
+            let pools = pools.iter().map(|pool| &pool.status);
+            script::run(scripts, pools, &style.only, style.names)
+        };
+        let printer = IoPrinter::new(style, pools, self.scripts.map(run));
         let height = screen().filter(|_| !self.has_headers_once);
         let is_page = height.is_some_and(|(_, rows)| iteration.is_multiple_of(rows as u64));
         let is_first = iteration == 1 && is_shown;

@@ -21,6 +21,7 @@ mod prefetch;
 mod props;
 mod remove;
 mod rewind;
+mod script;
 mod scrub;
 mod split;
 mod status;
@@ -121,8 +122,8 @@ fn run(args: &[String]) -> Outcome {
 fn wrong_options(command: &str, error: &OptError) -> Option<Fail> {
     match (command, error) {
         (name @ ("status" | "iostat"), OptError::MissingArgument('c')) => {
-            let text = format!("'zpool {name} -c' is not supported yet");
-            Some(Fail::Failed(text))
+            script::list(name);
+            Some(Fail::Said(0))
         }
         // OpenZFS skips the option, after which there are no arguments left.
         ("get", OptError::MissingArgument(_)) => {

@@ -168,10 +168,26 @@ pub(super) fn pool_change(
             PoolChange::Compatibility(sets.map_err(|e| format!("Error: {e}"))?)
         }
         ("bootfs", PropValue::Text(dataset)) => PoolChange::Bootfs(dataset),
-        ("cachefile", _) => {
-            let text = "'cachefile' is not supported yet: pools are remembered below ASHIFT_STATE";
+        ("cachefile", PropValue::Text(path)) => {
+            check_cachefile(&path).map_err(failed)?;
+            PoolChange::Cachefile(path)
+        }
+        // A pool of feature flags has no other version.
+        ("version", _) => {
+            let text = "invalid argument for this pool operation";
             return Err(failed(text.to_owned()));
         }
         (_, value) => PoolChange::Other(name, value),
     })
+}
+
+/// Checks that the folder of a cachefile is there.
+#[doc(alias = "zpool_valid_proplist")]
+fn check_cachefile(path: &str) -> Result<(), String> {
+    match path.rsplit_once('/') {
+        Some((folder, _)) if !folder.is_empty() && !std::path::Path::new(folder).is_dir() => {
+            Err(format!("'{folder}' is not a valid directory"))
+        }
+        _ => Ok(()),
+    }
 }

@@ -73,11 +73,13 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let assignments = assignments
         .into_iter()
         .filter_map(|(_, assignment)| assignment);
-    let (changes, altroot) = read_properties(assignments, &what)?;
-    let altroot = args.value('R').map(str::to_owned).or(altroot);
-    if let Some(root) = altroot.as_ref().filter(|root| !root.starts_with('/')) {
+    let (changes, mut facts) = read_properties(assignments, &what)?;
+    facts.altroot = args.value('R').map(str::to_owned).or(facts.altroot);
+    if let Some(root) = facts.altroot.as_ref().filter(|root| !root.starts_with('/')) {
         return Err(failed(&format!("bad alternate root '{root}'")));
     }
+    let (given, altroot) = (facts.cachefile.as_deref(), facts.altroot.as_deref());
+    facts.cachefile = Facts::cachefile_of(given, altroot);
     let vdevs = pool.vdevs();
     let chosen = choose(&vdevs, &devices).map_err(|text| failed(&text))?;
     if args.has('n') {
@@ -90,10 +92,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         name: new,
         devices: chosen.iter().map(|(_, device)| Guid(device.guid)).collect(),
         changes,
-        import: is_imported.then(|| Facts {
-            altroot,
-            ..Facts::default()
-        }),
+        import: is_imported.then_some(facts),
     };
     session
         .split(&pool, &split)
@@ -110,12 +109,12 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     Ok(())
 }
 
-/// What is set in the new pool, and its alternate root.
+/// What is set in the new pool, and what is to be remembered of it.
 fn read_properties<'a>(
     assignments: impl Iterator<Item = (&'a str, &'a str)>,
     what: &str,
-) -> Result<(Vec<PoolChange>, Option<String>), Fail> {
-    let (mut changes, mut altroot) = (Vec::new(), None);
+) -> Result<(Vec<PoolChange>, Facts), Fail> {
+    let (mut changes, mut facts) = (Vec::new(), Facts::default());
     for (name, value) in assignments {
         let tables = [TableKind::Pool, TableKind::Vdev];
         let is_known = tables.iter().any(|table| table.lookup(name).is_some());
@@ -134,12 +133,15 @@ fn read_properties<'a>(
                 let text = "property readonly can only be set at import time";
                 return Err(Fail::Failed(format!("{what}: {text}")));
             }
-            ("readonly", _) | ("cachefile", _) => {}
-            ("altroot", value) => altroot = value.as_text().map(str::to_owned),
-            (_, value) => changes.push(pool_change((name, value), what)?),
+            ("readonly", _) => {}
+            ("altroot", value) => facts.altroot = value.as_text().map(str::to_owned),
+            (_, value) => match pool_change((name, value), what)? {
+                PoolChange::Cachefile(path) => facts.cachefile = Some(path),
+                change => changes.push(change),
+            },
         }
     }
-    Ok((changes, altroot))
+    Ok((changes, facts))
 }
 
 /// The device of each mirror that is split off, with the class of the mirror: one of those that were named, or the

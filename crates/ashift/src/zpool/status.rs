@@ -11,11 +11,11 @@ use admin::pool::{
 use service::Session;
 
 use super::list::{gather, repeat, repeated_code, split_repeat, styles};
-use super::{Outcome, check_json_options, refuse_options, refuse_power, zone};
+use super::{Outcome, check_json_options, refuse_power, script, zone};
 
 /// `zpool status`.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
-    refuse_options(args, "status", "c")?;
+    let scripts = script::wanted(args)?;
     refuse_power(args, "status")?;
     let (given, interval) = split_repeat(&args.operands)?;
     check_json_options(args)?;
@@ -23,7 +23,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         if !is_first {
             println!();
         }
-        print_once(session, args, &given)
+        print_once(session, args, &given, scripts)
     })
 }
 
@@ -49,10 +49,16 @@ fn request(args: &Parsed) -> StatusRequest {
     }
 }
 
-fn print_once(session: &Session, args: &Parsed, given: &[String]) -> Outcome<u8> {
+fn print_once(
+    session: &Session,
+    args: &Parsed,
+    given: &[String],
+    scripts: Option<&str>,
+) -> Outcome<u8> {
     let (mut pools, has_failed) = gather(session, given, Session::status)?;
     let code = repeated_code(given) | u8::from(has_failed);
-    let request = request(args);
+    let mut request = request(args);
+    request.scripts = scripts.map(|scripts| script::run(scripts, pools.iter(), &[], request.names));
     let is_left_out = |pool: &PoolStatus| args.has('x') && diagnose(pool, false).is_healthy();
     if args.has('j') && pools.is_empty() && !given.is_empty() {
         return Ok(code);

@@ -234,3 +234,65 @@ fn a_cachefile_leads_to_the_devices_of_its_pools() {
     let text = "failed to open cache file: No such file or directory";
     bench.fails("zpool import -c {dir}/nocache", 1, text);
 }
+
+/// What `zpool import -c` of that file lists.
+fn cached(bench: &Bench, file: &str) -> String {
+    let (_, out, err) = bench.run(&format!("zpool import -c {{dir}}/{file}"));
+    out + &err
+}
+
+#[test]
+fn a_pool_is_in_the_cachefile_that_its_property_names_and_in_no_other() {
+    let bench = Bench::new(&["a", "b", "c"]);
+    let file = |name: &str| bench.path(name).exists();
+    bench.ok("zpool create -o cachefile={dir}/one tank mirror {a} {b}");
+    bench.ok("zpool create -o cachefile={dir}/one other {c}");
+    assert_eq!(
+        bench.ok("zpool get -Hpo value,source cachefile tank"),
+        bench.filled("{dir}/one\tlocal\n")
+    );
+    bench.ok("zpool set cachefile={dir}/two other");
+    assert!(file("one") && file("two"));
+    // Its config follows its devices, and the real tool reads it.
+    bench.ok("zpool detach tank {b}");
+    let zdb = |name: &str, pool: &str| {
+        let zdb = std::process::Command::new("zdb")
+            .args(["-C", "-U"])
+            .args([bench.path(name), pool.into()])
+            .output()
+            .unwrap();
+        (
+            zdb.status.success(),
+            String::from_utf8_lossy(&zdb.stdout).into_owned(),
+        )
+    };
+    let (is_there, tree) = zdb("one", "tank");
+    assert!(
+        is_there && tree.contains(&bench.filled("path: '{a}'")),
+        "{tree}"
+    );
+    assert!(
+        !tree.contains("mirror") && !tree.contains("ashift:cachefile"),
+        "{tree}"
+    );
+    assert!(!zdb("one", "other").0 && zdb("two", "other").0);
+    // From one import to the next it is not remembered.
+    std::fs::copy(bench.path("one"), bench.path("kept")).unwrap();
+    bench.ok("zpool export tank");
+    assert!(!file("one"), "it was the last one in there");
+    assert!(cached(&bench, "one").contains("failed to open cache file"));
+    bench.ok("zpool import -c {dir}/kept tank");
+    assert_eq!(bench.ok("zpool get -Hpo value cachefile tank"), "-\n");
+    bench.ok("zpool set cachefile=none other");
+    assert!(!file("two"));
+    bench.ok("zpool set cachefile={dir}/two other");
+    bench.ok("zpool destroy other");
+    assert!(!file("two"));
+    // What is not a cachefile is not overwritten, and the pool is imported all the same.
+    std::fs::write(bench.path("text"), "of a user").unwrap();
+    bench.ok("zpool set cachefile={dir}/text tank");
+    assert_eq!(std::fs::read(bench.path("text")).unwrap(), b"of a user");
+    bench.ok("zpool export tank");
+    bench.ok("zpool import -c {dir}/kept -o readonly=on -o cachefile={dir}/one tank");
+    assert!(!file("one"), "a pool that cannot be written to is in none");
+}

@@ -53,7 +53,7 @@ impl Emulated {
                 len: part.len() as u64,
                 fua: false,
             };
-            let mut state = self.state.lock();
+            let mut state = self.lock_in_time();
             let tag = self.begin(&mut state, &request, None, Caller::Waits(None))?;
             let (mut state, result) = self.wait_for(state, tag);
             let result = result.and_then(|()| state.read(at + self.shape.shift_bytes, part));
@@ -178,7 +178,7 @@ impl Emulated {
     }
 
     fn run(&self, request: &Request, bytes: Option<base::Buf>) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock_in_time();
         let tag = self.begin(&mut state, request, bytes, Caller::Waits(None))?;
         let (state, result) = self.wait_for(state, tag);
         self.unlock(state);
@@ -216,8 +216,21 @@ impl Emulated {
         if kind == CommandKind::Flush && self.identify.needs_no_flush() {
             return (bio.done)(self.leave_flush_out().map(|()| BioData::None));
         }
+        let slow_ns = self.slow_ns();
+        if slow_ns == 0 {
+            return self.queue_bio(bio, &request);
+        }
+        let me = self.me.clone();
+        rt::at_ns(rt::now_ns() + slow_ns, move || match me.upgrade() {
+            Some(me) => me.queue_bio(bio, &request),
+            None => (bio.done)(Err(Error::new(ErrorKind::Io, "no power"))),
+        });
+    }
+
+    fn queue_bio(&self, bio: Bio, request: &Request) {
+        let kind = request.kind;
         let transfer = match kind {
-            CommandKind::Read | CommandKind::Write => rt::book_transfer(len),
+            CommandKind::Read | CommandKind::Write => rt::book_transfer(request.len),
             CommandKind::Flush | CommandKind::Trim => rt::Transfer::default(),
         };
         if kind == CommandKind::Write {
@@ -230,8 +243,26 @@ impl Emulated {
         let mut state = self.state.lock();
         // `begin` reports a refusal through `finished`.
         let done = told_after(transfer, bio.done);
-        let _ = self.begin(&mut state, &request, bytes, Caller::Calls(done));
+        let _ = self.begin(&mut state, request, bytes, Caller::Calls(done));
         self.unlock(state);
+    }
+
+    /// What a drive that is slow takes longer for each command now, in ns.
+    fn slow_ns(&self) -> u64 {
+        let state = self.state.lock();
+        state.faults.slow_ns(state.now())
+    }
+
+    /// Locks the state for a command, later if the drive is slow.
+    fn lock_in_time(&self) -> MutexGuard<'_, State> {
+        let state = self.state.lock();
+        let slow_ns = state.faults.slow_ns(state.now());
+        if slow_ns == 0 {
+            return state;
+        }
+        drop(state);
+        rt::sleep_ns(slow_ns);
+        self.state.lock()
     }
 
     /// Hands a command to the drive and applies its effect on the bytes. An error is returned to a waiting

@@ -168,7 +168,18 @@ impl Inner {
         match &after {
             Some(record) => {
                 record.write(&self.mos, zap, kind, tx)?;
-                self.log_sweep(&swept.device, kind, record.state.word(), tx);
+                self.log_sweep(&swept.device, kind, record.state, tx);
+                let was_suspended = before
+                    .as_ref()
+                    .is_some_and(|record| record.state == SweepState::Suspended);
+                let name = match record.state {
+                    SweepState::Active if was_suspended => "trim_resume",
+                    SweepState::Active => "trim_start",
+                    SweepState::Suspended => "trim_suspend",
+                    SweepState::Canceled => "trim_cancel",
+                    SweepState::Complete => "trim_finish",
+                };
+                self.notify_trim(&swept.device, kind, name);
             }
             None if before.is_some() => {
                 Record::forget(&self.mos, zap, kind, tx)?;

@@ -63,7 +63,8 @@ impl Inner {
         for mut job in jobs {
             let _ = job.held.take();
             if job.record.state == SweepState::Complete {
-                self.log_sweep(&job.swept.device, job.kind, "complete", tx);
+                self.log_sweep(&job.swept.device, job.kind, SweepState::Complete, tx);
+                self.notify_trim(&job.swept.device, job.kind, "trim_finish");
             }
             job.record.write(&self.mos, job.zap, job.kind, tx)?;
             sweeps.put((job.zap, job.kind), Some(job.record));
@@ -89,7 +90,8 @@ impl Inner {
             if is_lost || swept.top.config().removing {
                 record.change(SweepState::Canceled);
                 record.write(&self.mos, zap, kind, tx)?;
-                self.log_sweep(&swept.device, kind, "canceled", tx);
+                self.log_sweep(&swept.device, kind, SweepState::Canceled, tx);
+                self.notify_trim(&swept.device, kind, "trim_cancel");
                 self.sweeps.put((zap, kind), Some(record));
             } else if swept.is_ready(kind, &record) {
                 record.paced_since_ns.get_or_insert_with(rt::now_ns);
@@ -108,9 +110,22 @@ impl Inner {
         Ok(jobs)
     }
 
-    pub(super) fn log_sweep(&self, device: &Arc<Vdev>, kind: SweepKind, what: &str, tx: &Tx) {
-        let text = format!("vdev={} {what}", device.name());
+    pub(super) fn log_sweep(
+        &self,
+        device: &Arc<Vdev>,
+        kind: SweepKind,
+        state: SweepState,
+        tx: &Tx,
+    ) {
+        let text = format!("vdev={} {}", device.name(), state.word());
         self.core.log_internal(kind.word(), &text, tx);
+    }
+
+    /// Only trims have events.
+    pub(super) fn notify_trim(&self, device: &Arc<Vdev>, kind: SweepKind, name: &str) {
+        if kind == SweepKind::Trim {
+            self.core.notify(name, Some(device));
+        }
     }
 
     fn sweep(&self, jobs: &mut [Job], tx: &Tx) {

@@ -1,13 +1,14 @@
 //! The counters of leaves beside a model that sees the same commands.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Error, ErrorKind, Guid, Result};
 use geom::{Command, Provider, Shape};
 use zio::Priority;
 
-use crate::{IoCounts, Vdev, VdevConfig, VdevKind};
+use crate::report::{DelayedKind, Report};
+use crate::{ErrorLimits, IoCounts, Vdev, VdevAux, VdevConfig, VdevKind, VdevState};
 
 const PRIORITIES: [Priority; 6] = [
     Priority::SyncRead,
@@ -18,10 +19,11 @@ const PRIORITIES: [Priority; 6] = [
     Priority::WriteBehind,
 ];
 
-/// A device that takes `TOOK_NS` for each command, or fails.
+/// A device that takes `TOOK_NS` and more for each command, or fails.
 #[derive(Default)]
 struct Slow {
     fails: AtomicBool,
+    more_ns: AtomicU64,
 }
 
 const TOOK_NS: u64 = 5000;
@@ -34,7 +36,7 @@ impl Provider for Slow {
         Shape::new(1 << 30, 512)
     }
     fn execute(&self, _: u64, _: Command<'_>) -> Result<()> {
-        rt::sleep_ns(TOOK_NS);
+        rt::sleep_ns(TOOK_NS + self.more_ns.load(Ordering::Relaxed));
         if self.fails.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Io, "it fails"));
         }
@@ -144,5 +146,85 @@ fn sim_a_command_that_waits_counts_as_waiting_and_its_wait_as_latency() {
         assert_eq!((counts.queue[2][0], counts.queue[2][log2(TOOK_NS)]), (3, 1));
         assert_eq!(counts.total[0][log2(2 * TOOK_NS)], 1);
         assert_eq!(counts.disk[0][log2(TOOK_NS)], 4);
+    });
+}
+
+/// Slow commands of a leaf that were told of, and those that were only counted.
+fn slow_ios(leaf: &Vdev) -> (usize, u64) {
+    let told = leaf.leaf().take_reports();
+    let is_delay = |report: &Report| matches!(report, Report::Delay(_));
+    let told = told.iter().filter(|(_, report)| is_delay(report)).count();
+    (told, leaf.stats().snapshot().slow_ios)
+}
+
+#[test]
+fn sim_a_command_that_takes_the_device_half_a_minute_is_slow_however_it_ends() {
+    rt::simulate(1, || {
+        let device = Arc::new(Slow::default());
+        let leaf = leaf_on(Arc::clone(&device), 1);
+        let read = || leaf.leaf().read(Priority::SyncRead, 512, &mut [0; 1024]);
+        device
+            .more_ns
+            .store(30_000_000_000 - TOOK_NS - 1, Ordering::Relaxed);
+        read().unwrap();
+        assert_eq!(slow_ios(&leaf), (0, 0));
+        device
+            .more_ns
+            .store(30_000_000_000 - TOOK_NS, Ordering::Relaxed);
+        let asked_ns = rt::now_ns();
+        read().unwrap();
+        let told = leaf.leaf().take_reports();
+        let [(_, Report::Delay(delay))] = told[..] else {
+            panic!("{told:?}");
+        };
+        assert_eq!(
+            (delay.kind, delay.offset, delay.bytes),
+            (DelayedKind::Read, 512, 1024)
+        );
+        let times = (delay.asked_ns, delay.took_ns, delay.device_ns);
+        assert_eq!(times, (asked_ns, 30_000_000_000, 30_000_000_000));
+        device.fails.store(true, Ordering::Relaxed);
+        read().unwrap_err();
+        assert_eq!(slow_ios(&leaf), (1, 2));
+        // A device that was taken away meanwhile is not slow.
+        let (gone, reader) = (Arc::clone(&leaf), Arc::clone(&leaf));
+        let reading = rt::spawn("reader", move || {
+            let leaf = reader.leaf();
+            leaf.read(Priority::SyncRead, 0, &mut [0; 512]).unwrap_err()
+        });
+        rt::sleep_ns(1_000_000_000);
+        gone.leaf().close(VdevState::Removed, VdevAux::None);
+        reading.join();
+        assert_eq!(slow_ios(&leaf), (0, 2));
+    });
+}
+
+#[test]
+fn sim_too_many_slow_commands_degrade_a_device_only_if_both_limits_are_set() {
+    rt::simulate(1, || {
+        let device = Arc::new(Slow::default());
+        let leaf = leaf_on(Arc::clone(&device), 1);
+        let read = || leaf.leaf().read(Priority::SyncRead, 0, &mut [0; 512]);
+        let set = |slow| {
+            leaf.leaf().set_limits(ErrorLimits {
+                slow,
+                ..ErrorLimits::default()
+            });
+        };
+        device.more_ns.store(40_000_000_000, Ordering::Relaxed);
+        set((Some(2), None));
+        (0..12).for_each(|_| read().unwrap());
+        // Within a minute there are at most two.
+        set((Some(3), Some(60)));
+        (0..6).for_each(|_| read().unwrap());
+        assert_eq!(leaf.state(), (VdevState::Healthy, VdevAux::None));
+        set((Some(3), Some(600)));
+        (0..3).for_each(|_| read().unwrap());
+        assert_eq!(leaf.state(), (VdevState::Degraded, VdevAux::ErrExceeded));
+        read().unwrap();
+        leaf.leaf().clear_errors();
+        leaf.stats().clear_errors();
+        assert_eq!(leaf.state(), (VdevState::Healthy, VdevAux::None));
+        assert_eq!(slow_ios(&leaf).1, 0);
     });
 }

@@ -169,6 +169,37 @@ fn sim_a_drive_dies_and_comes_back() {
 }
 
 #[test]
+fn sim_a_slow_drive_takes_longer_for_each_command_until_it_is_well() {
+    let dir = tempfile::tempdir().unwrap();
+    rt::simulate(1, || {
+        let disk = with_pattern(dir.path());
+        let second = 1_000_000_000;
+        let now = rt::now_ns();
+        let slow = Fault::Slow {
+            from_ns: now,
+            until_ns: Some(now + 60 * second),
+            by_ns: 40 * second,
+        };
+        disk.add_fault(slow).unwrap();
+        assert_eq!(sector(&disk, 5).unwrap(), [6; 512]);
+        let took = rt::now_ns() - now;
+        assert!((40 * second..41 * second).contains(&took), "{took}");
+        let answer = Arc::new(rt::OneShot::default());
+        let theirs = Arc::clone(&answer);
+        disk.submit(Bio {
+            op: BioOp::Read { len: 512 },
+            offset: 0,
+            done: Box::new(move |result| theirs.give(result.map(drop))),
+        });
+        answer.take().unwrap();
+        let took = rt::now_ns() - now;
+        assert!((80 * second..81 * second).contains(&took), "{took}");
+        disk.write(0, &[7; 512]).unwrap();
+        assert!(rt::now_ns() - now < 81 * second);
+    });
+}
+
+#[test]
 fn sim_scattered_faults_follow_from_the_seed_and_hit_what_is_there() {
     let places = |seed| {
         let dir = tempfile::tempdir().unwrap();
