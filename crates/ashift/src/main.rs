@@ -5,6 +5,7 @@ mod caller;
 
 mod background;
 mod bench;
+mod bonnie;
 mod command;
 mod dd;
 mod demo;
@@ -83,6 +84,9 @@ const ASHIFT: Table<Entry> = Table {
         dd::DD.held(),
         phybs::PHYBS,
         diskmark::DISKMARK,
+        bonnie::BONNIE.held(),
+        bonnie::CSV2TXT,
+        bonnie::CSV2HTML,
         lab::LAB,
         bench::BENCH,
         links::LINKS,

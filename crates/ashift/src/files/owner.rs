@@ -10,7 +10,7 @@ use base::{Error, Result};
 
 /// Owner and group in `OWNER`, `OWNER:`, `OWNER:GROUP`, `:GROUP`. A colon without a group means the owner's
 /// login group.
-pub(super) fn parse(text: &str) -> Result<(Option<u64>, Option<u64>)> {
+pub(crate) fn parse(text: &str) -> Result<(Option<u64>, Option<u64>)> {
     let (user, group) = match text.split_once(':') {
         Some((user, group)) => (user, Some(group)),
         None => (text, None),
