@@ -21,8 +21,8 @@ pub(crate) struct Many<'a> {
     /// The directory of all of them.
     folder: &'a str,
     names: Vec<Name>,
-    /// The directories, open to be synced.
-    open: Vec<Box<dyn File>>,
+    /// The directories, open to be synced, until they are removed.
+    open: Vec<Option<Box<dyn File>>>,
     /// Syncing a directory has failed once, and is not tried again.
     cannot_sync: bool,
     depth: Depth,
@@ -186,7 +186,7 @@ impl<'a> Many<'a> {
         if self.options.syncs {
             let opened = self.files.open(directory, How::Read);
             let open = opened.map_err(Stop::of("Can't get directory handle"))?;
-            self.open.push(open);
+            self.open.push(Some(open));
         }
         Ok(())
     }
@@ -194,7 +194,8 @@ impl<'a> Many<'a> {
     /// With `-b`, puts the names of a directory onto stable storage.
     fn sync_directory(&mut self, directory: u32) {
         if self.options.syncs && !self.cannot_sync {
-            self.cannot_sync = self.open[directory as usize].fsync().is_err();
+            let open = self.open[directory as usize].as_mut();
+            self.cannot_sync = open.is_some_and(|open| open.fsync().is_err());
         }
     }
 
@@ -306,6 +307,7 @@ impl<'a> Many<'a> {
             self.leave(directory, removes)?;
         }
         if removes {
+            self.open.clear();
             self.remove_folder()?;
         }
         match (found, self.options.files()) {
@@ -329,8 +331,7 @@ impl<'a> Many<'a> {
 
     fn leave(&mut self, directory: u32, removes: bool) -> Outcome {
         if removes && self.options.syncs {
-            // Closed one by one, the first first.
-            drop(self.open.remove(0));
+            self.open[directory as usize] = None;
         }
         if self.options.directories == 1 {
             return Ok(());
@@ -456,7 +457,7 @@ impl<'a> Many<'a> {
         })?;
         for directory in self.subdirectories() {
             if self.options.syncs {
-                drop(self.open.remove(0));
+                self.open[directory as usize] = None;
             }
             self.remove(&directory_name(directory))?;
         }

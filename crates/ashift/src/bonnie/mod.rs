@@ -96,12 +96,12 @@ fn measure(request: &Request, paths: &Paths, random: Random, number: u32) -> Out
             return Err(why.within(unreachable()).into());
         }
         Location::Host(folder) => {
+            let folder = folder.to_string_lossy();
+            let files = HostFiles::new(&folder).within(unreachable)?;
             if user.is_none() && rustix::process::geteuid().is_root() {
                 let text = "You must use the \"-u\" switch when running as root.";
                 return Err(Fail::Usage(text.to_owned()));
             }
-            let folder = folder.to_string_lossy();
-            let files = HostFiles::new(&folder).within(unreachable)?;
             let became = user.as_ref().map(User::become_it).transpose()?;
             (Arc::new(files), became)
         }

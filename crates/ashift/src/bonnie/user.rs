@@ -26,17 +26,16 @@ pub(super) struct Named {
 }
 
 impl User {
-    /// Looks up names. A user without a group is in its login group; a group without a user is root's, as in the
-    /// original.
+    /// Looks up names. A user without a group is in its login group, or else in `nogroup`; a group without a user
+    /// is for root, as in the original.
     pub(super) fn find(named: &Named) -> Outcome<User> {
         let (mut uid, mut gid) = (0, getegid().as_raw().into());
         if let Some(user) = &named.user {
             let found = owner::parse(user).ok().and_then(|(uid, _)| uid);
             let missing = || Fail::Failed(format!("Can't find user {user}"));
             uid = found.ok_or_else(missing)?;
-            if let Ok((_, Some(login))) = owner::parse(&format!("{user}:")) {
-                gid = login;
-            }
+            let nogroup = || owner::parse(":nogroup").ok().and_then(|(_, gid)| gid);
+            gid = owner::group_of(user).or_else(nogroup).unwrap_or(gid);
         }
         if let Some(group) = &named.group {
             let found = owner::parse(&format!(":{group}"));
