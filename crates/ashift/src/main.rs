@@ -87,6 +87,7 @@ const ASHIFT: Table<Entry> = Table {
         bonnie::BONNIE.held(),
         bonnie::CSV2TXT,
         bonnie::CSV2HTML,
+        bonnie::ZCAV,
         lab::LAB,
         bench::BENCH,
         links::LINKS,

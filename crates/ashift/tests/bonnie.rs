@@ -377,3 +377,48 @@ fn what_cannot_be_measured_is_said() {
     let left = machine.run("-m m ls /test");
     assert_eq!(text(&left.stdout), "");
 }
+
+#[test]
+fn zcav_prints_what_the_original_prints() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    std::fs::write(&file, vec![7; 5 << 20]).unwrap();
+    if have(&["zcav"]) {
+        let variants = ["-b 1", "-b 2 -s 2", "-b 1 -r 2:4", "-b 1 -c 3", "-b 9"];
+        let compared: Vec<_> = variants
+            .into_iter()
+            .map(|options| {
+                let (file, folder) = (file.clone(), folder.path().to_owned());
+                std::thread::spawn(move || {
+                    let run = |is_real| {
+                        let mut command = program("zcav", is_real, &folder);
+                        command.args(options.split(' ')).arg(&file);
+                        let output = command.output().unwrap();
+                        let said = [&output.stdout, &output.stderr].map(|t| text(t));
+                        let said = said.map(|t| without_numbers(&t.replace(':', " ")));
+                        (output.status.code(), said)
+                    };
+                    assert_eq!(run(false), run(true), "{options}");
+                })
+            })
+            .collect();
+        compared.into_iter().for_each(|one| one.join().unwrap());
+    }
+    let machine = Machine::new();
+    let read = machine.run("-m m zcav -b 512 -l log -s 2 ada0");
+    assert!(read.status.success(), "{}", text(&read.stderr));
+    let log = text(&std::fs::read(machine.path().join("log")).unwrap());
+    let rates = log.lines().filter(|line| !line.starts_with('#'));
+    let rates: Vec<f64> = rates
+        .map(|line| line.split(' ').nth(1).unwrap().parse().unwrap())
+        .collect();
+    // Every other one of eight blocks; outside it is faster than inside.
+    assert_eq!(rates.len(), 4, "{log}");
+    assert!(
+        rates[0] > rates[3] && (20.0..200.0).contains(&rates[0]),
+        "{log}"
+    );
+    let refused = machine.run("-m m zcav -w ada0");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).starts_with("Can't open ada0: "));
+}

@@ -65,16 +65,26 @@ pub enum Line {
     Finished(u32),
 }
 
+/// Why it ended early: the exit code of the original, and a text for the user.
+#[derive(Debug)]
+pub struct Failure {
+    /// 1: it cannot be sought in, or a line cannot be written; 2: it is too small.
+    pub code: u8,
+    /// What is wrong.
+    pub text: String,
+}
+
 /// Measures, and says each line.
 ///
 /// # Errors
-/// A text for the user.
+/// Those of the first calls, and of `say`; a later one ends the round.
 pub fn run(
     file: &mut dyn File,
     name: &str,
     options: &Options,
     say: &mut dyn FnMut(Line) -> Result<(), String>,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
+    let mut say = |line| say(line).map_err(|text| Failure { code: 1, text });
     let mut buf = vec![0; options.chunk_mib as usize * MIB as usize];
     let mut times: Vec<Vec<f64>> = Vec::new();
     let prints_at_once = options.loops == 1;
@@ -85,7 +95,10 @@ pub fn run(
         let first = options.start_mib / options.block_mib;
         let start = u64::from(first) * u64::from(options.block_mib) * MIB;
         let sought = file.seek(SeekFrom::Start(start));
-        sought.map_err(|error| format!("Can't lseek(): {error}"))?;
+        sought.map_err(|error| Failure {
+            code: 1,
+            text: format!("Can't lseek(): {error}"),
+        })?;
         let end = match options.end_mib / options.block_mib {
             0 => u32::MAX,
             end => end,
@@ -101,7 +114,10 @@ pub fn run(
             }
             let Some(seconds) = one_block(file, &mut buf, options) else {
                 if block == 0 {
-                    return Err(format!("Data file/device \"{name}\" too small."));
+                    return Err(Failure {
+                        code: 2,
+                        text: format!("Data file/device \"{name}\" too small."),
+                    });
                 }
                 break;
             };

@@ -4,6 +4,7 @@ mod lines;
 mod pool_files;
 mod request;
 mod user;
+mod zcav;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,7 @@ use crate::failure::{Fail, Outcome};
 use crate::files::{Location, Paths};
 
 pub(crate) use lines::{CSV2HTML, CSV2TXT};
+pub(crate) use zcav::ZCAV;
 
 /// What the original ends with after Ctrl-C.
 const INTERRUPTED_CODE: u8 = 5;

@@ -102,7 +102,7 @@ fn given(args: &[String]) -> Outcome<Vec<Given>> {
     Ok(all)
 }
 
-fn number(letter: char, text: &str) -> Outcome<u32> {
+pub(super) fn number(letter: char, text: &str) -> Outcome<u32> {
     let number = text.parse();
     number.map_err(|_| usage(format!("-{letter}: '{text}' is not a number")))
 }
@@ -169,25 +169,7 @@ impl Request {
             'z' => self.seed = Seed::Number(number(letter, value)?),
             'Z' => self.seed = Seed::File(value.to_owned()),
             'y' if value.to_ascii_lowercase().starts_with('p') => self.asks = true,
-            'u' => {
-                let (user, group) = match value.split_once(':') {
-                    Some((user, group)) => (user, Some(group)),
-                    None => (value, None),
-                };
-                let named = self.user.get_or_insert_default();
-                let is_again = named.user.replace(user.to_owned()).is_some();
-                let groups = group.is_some() && named.group.is_some();
-                named.group = group.map(str::to_owned).or(named.group.take());
-                if is_again || groups {
-                    return Err(usage("one user and one group"));
-                }
-            }
-            'g' => {
-                let named = self.user.get_or_insert_default();
-                if named.group.replace(value.to_owned()).is_some() {
-                    return Err(usage("one user and one group"));
-                }
-            }
+            'u' | 'g' => self.user.get_or_insert_default().add(letter, value)?,
             'p' | 'y' => {
                 let text = "semaphores between runs are not supported: -y p asks before each test";
                 return Err(usage(text));

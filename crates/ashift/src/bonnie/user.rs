@@ -25,6 +25,25 @@ pub(super) struct Named {
     pub(super) group: Option<String>,
 }
 
+impl Named {
+    /// Adds the value of `-u` or `-g`.
+    pub(super) fn add(&mut self, letter: char, value: &str) -> Outcome {
+        let (user, group) = match (letter, value.split_once(':')) {
+            ('u', Some((user, group))) => (Some(user), Some(group)),
+            ('u', None) => (Some(value), None),
+            _ => (None, Some(value)),
+        };
+        for (given, field) in [(user, &mut self.user), (group, &mut self.group)] {
+            if let Some(given) = given
+                && field.replace(given.to_owned()).is_some()
+            {
+                return Err(Fail::Usage("one user and one group".to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl User {
     /// Looks up names. A user without a group is in its login group, or else in `nogroup`; a group without a user
     /// is for root, as in the original.
