@@ -5,6 +5,7 @@ mod caller;
 
 mod background;
 mod bench;
+mod bonnie;
 mod command;
 mod dd;
 mod demo;
@@ -88,6 +89,10 @@ const ASHIFT: Table<Entry> = Table {
         dd::DD.held(),
         phybs::PHYBS,
         diskmark::DISKMARK,
+        bonnie::BONNIE.held(),
+        bonnie::CSV2TXT,
+        bonnie::CSV2HTML,
+        bonnie::ZCAV,
         lab::LAB,
         bench::BENCH,
         links::LINKS,

@@ -24,6 +24,7 @@ const PACKAGES: &[&str] = &[
     "postgresql",
     "dbench",
     "bonnie++",
+    "strace",
 ];
 /// Packages from bookworm-backports, section contrib.
 const BACKPORTS: &[&str] = &["zfs-dkms", "zfsutils-linux", "zfs-test", "libzfslinux-dev"];
@@ -46,7 +47,7 @@ pub(crate) fn is_installed() -> bool {
         "/usr/bin/g++",
     ];
     let programs = [
-        "git", "rsync", "fio", "sqlite3", "postgres", "setpriv", "dbench", "bonnie++",
+        "git", "rsync", "fio", "sqlite3", "postgres", "setpriv", "dbench", "bonnie++", "strace",
     ];
     tools
         .iter()

@@ -16,7 +16,10 @@
 //! The cores' times are behind one plain mutex that is held for a few instructions.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::sim;
 
@@ -86,6 +89,8 @@ pub(crate) struct Cores {
     processor: Processor,
     free_at_ns: Mutex<Vec<u64>>,
     bus_free_at_ns: Mutex<u64>,
+    /// How long all cores together have worked.
+    worked_ns: AtomicU64,
 }
 
 impl Cores {
@@ -94,6 +99,7 @@ impl Cores {
             processor,
             free_at_ns: Mutex::new(vec![0; processor.cores as usize]),
             bus_free_at_ns: Mutex::new(0),
+            worked_ns: AtomicU64::new(0),
         }
     }
 
@@ -113,6 +119,7 @@ impl Cores {
             .free_at_ns
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        self.worked_ns.fetch_add(work_ns, Ordering::Relaxed);
         free.sort_unstable();
         let share = share.clamp(1, free.len());
         let part = work_ns.div_ceil(share as u64);
@@ -134,6 +141,19 @@ thread_local! {
     static OWED_PS: Cell<u64> = const { Cell::new(0) };
     /// Whether the thread is inside `side_by_side`, at whose end it waits for all of its work.
     static GATHERING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How long processors have worked so far, in ns: for this process, or for all threads of a simulation.
+#[must_use]
+#[doc(alias = "getrusage")]
+pub fn cpu_ns() -> u64 {
+    match sim::current() {
+        Some(context) => context.cores().worked_ns.load(Ordering::Relaxed),
+        None => {
+            let time = clock_gettime(ClockId::ProcessCPUTime);
+            time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+        }
+    }
 }
 
 /// Waits for as long as `count` bytes, or operations, of this work take on the simulated processor.
@@ -267,6 +287,19 @@ mod tests {
             now_ns()
         });
         assert_eq!(took, 1_000_000);
+    }
+
+    #[test]
+    fn the_work_of_all_threads_is_counted() {
+        let worked = on(2, || {
+            let other = spawn("w", || charge(Work::Copy, 1000));
+            charge(Work::Copy, 500);
+            other.join();
+            crate::sleep_ns(1_000_000);
+            super::cpu_ns()
+        });
+        assert_eq!(worked, 1_500_000);
+        assert!(super::cpu_ns() > 0);
     }
 
     #[test]

@@ -89,6 +89,18 @@ impl Deref for Mount {
 }
 
 impl Mount {
+    /// Puts all changes onto stable storage.
+    ///
+    /// # Errors
+    /// I/O; `Suspended`.
+    #[doc(alias = "zfs_sync")]
+    pub fn sync(&self) -> Result<()> {
+        match &self.zil {
+            Some(zil) => zil.commit(None),
+            None => Ok(()),
+        }
+    }
+
     /// The dataset.
     #[must_use]
     pub fn dataset(&self) -> &Arc<DslDataset> {

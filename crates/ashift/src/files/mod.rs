@@ -18,7 +18,7 @@ mod host_tree;
 mod loss;
 mod ls;
 mod mode;
-mod owner;
+pub(crate) mod owner;
 mod paths;
 mod pool_tree;
 mod remove;

@@ -10,7 +10,7 @@ use base::{Error, Result};
 
 /// Owner and group in `OWNER`, `OWNER:`, `OWNER:GROUP`, `:GROUP`. A colon without a group means the owner's
 /// login group.
-pub(super) fn parse(text: &str) -> Result<(Option<u64>, Option<u64>)> {
+pub(crate) fn parse(text: &str) -> Result<(Option<u64>, Option<u64>)> {
     let (user, group) = match text.split_once(':') {
         Some((user, group)) => (user, Some(group)),
         None => (text, None),
@@ -51,6 +51,17 @@ fn login_group(user: &str) -> Result<u64> {
     gid.ok_or_else(|| invalid("passwd", user))
 }
 
+/// The login group of a user who is named, or whose number is given.
+pub(crate) fn group_of(user: &str) -> Option<u64> {
+    let by_name = login_group(user).ok();
+    by_name.or_else(|| {
+        let uid = user.parse::<u32>().ok()?;
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let mut lines = users.lines();
+        field(lines.find(|line| field(line, 2) == Some(uid.into()))?, 3)
+    })
+}
+
 fn field(line: &str, at: usize) -> Option<u64> {
     line.split(':').nth(at)?.parse::<u32>().ok().map(u64::from)
 }
@@ -76,6 +87,14 @@ fn line_of(database: &str, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::parse;
+
+    #[test]
+    fn a_user_has_a_login_group() {
+        assert_eq!(super::group_of("root"), Some(0));
+        assert_eq!(super::group_of("0"), Some(0));
+        assert_eq!(super::group_of("77777777"), None);
+        assert_eq!(super::group_of("no such user"), None);
+    }
 
     #[test]
     fn owners_are_names_or_numbers() {
