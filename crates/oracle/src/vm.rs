@@ -41,7 +41,7 @@ impl Outcome {
 }
 
 /// Seconds after which a hanging guest is stopped. The longest recording takes some minutes.
-const TIME_LIMIT_S: &str = "3600";
+const TIME_LIMIT_S: &str = "1200";
 
 /// The init script of the guest.
 const INIT: &str = r#"#!/bin/sh
