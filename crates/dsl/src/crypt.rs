@@ -1,15 +1,15 @@
 //! Encryption of directories: how each is encrypted, and which keys are loaded.
 //!
 //! # What it is
-//! An encrypted directory has a key object with its master key, wrapped. The directory whose user gave the wrapping key
-//! is the *encryption root* of all below that inherit it: one wrapping key, loaded by name of the root, opens them all.
-//! A clone has the key object of its origin. While a wrapping key is loaded, the key of a data set is unwrapped when its
-//! objset is first asked for, and given to the pipeline.
+//! An encrypted directory has a key object with its master key, wrapped. The directory whose user gave the wrapping
+//! key is the *encryption root* of all below that inherit it: one wrapping key, loaded by name of the root, opens them
+//! all. A clone has the key object of its origin. While a wrapping key is loaded, the key of a data set is unwrapped
+//! when its objset is first asked for, and given to the pipeline.
 //!
 //! # On disk
-//! `com.datto:crypto_key_obj` in the ZAP of a directory names its key object, a ZAP: suite, guid, version, IV, MAC, both
-//! wrapped keys, the object of the root's directory, the number of directories that have it, and of a root what the
-//! wrapping key was made from: `keyformat`, `pbkdf2salt`, `pbkdf2iters`.
+//! `com.datto:crypto_key_obj` in the ZAP of a directory names its key object, a ZAP: suite, guid, version, IV, MAC,
+//! both wrapped keys, the object of the root's directory, the number of directories that have it, and what the wrapping
+//! key was made from: `keyformat`, `pbkdf2salt`, `pbkdf2iters`.
 //!
 //! # Invariants
 //! 1. A key is in the pipeline only while the wrapping key of its root is loaded.

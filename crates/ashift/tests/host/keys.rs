@@ -107,7 +107,8 @@ fn what_cannot_be_is_said_in_the_words_of_zfs() {
         "keylocation must be 'none' for unencrypted datasets",
     );
     let create = |options: &str, text: &str| {
-        let text = format!("Encryption create error: {text}");
+        let name = options.rsplit(' ').next().unwrap();
+        let text = format!("cannot create '{name}': {text}");
         bench.fails(&format!("zfs create {options}"), 1, &text);
     };
     create(
