@@ -1,7 +1,7 @@
 //! Changing the wrapping key of an encryption root, and which directories have it.
 //!
 //! # What it is
-//! No block is written again: the keys of all directories that inherit the wrapping key are unwrapped with the old one
+//! Blocks stay as they are: the keys of all directories that inherit the wrapping key are unwrapped with the old one
 //! and wrapped in the new one, in one txg. A directory gets a wrapping key of its own, and becomes a root, or gives its
 //! own up for that of the directory above. A clone has the key object of its origin, and follows it; what is below a
 //! clone has key objects of its own under the same root.

@@ -390,7 +390,7 @@ fn wrapping_keys_are_changed_and_no_block_is_written_again() {
     let spa = pool::open(&devices, false).unwrap();
     let dsl = spa.parts().dsl();
     let refused = load(&spa, root, PASSPHRASE).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "it is no hex key");
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "a passphrase has another length");
     load(&spa, root, HEX).unwrap();
     load(&spa, "tank/aes-128-gcm", HEX).unwrap();
     check(

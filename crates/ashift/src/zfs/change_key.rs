@@ -38,7 +38,10 @@ pub(super) fn change_key(session: &Session, parsed: &Parsed) -> Outcome {
     let is_locked = !target.pool.is_unlocked(name).map_err(|e| failed(&e))?;
     // Where no process holds the pool, no other command could have loaded the key.
     if is_locked && (parsed.has('l') || !target.pool.is_kept()) {
-        unlock(&target).map_err(|fail| Fail::exit(fail.say(""), NOT_CHANGED))?;
+        unlock(&target).map_err(|fail| {
+            fail.say("");
+            Fail::Said(NOT_CHANGED)
+        })?;
     }
     let change = wanted(&target, parsed.has('i'), &typed)?;
     let changed = target
@@ -61,7 +64,10 @@ fn wanted(target: &Target, inherits: bool, typed: &Typed) -> Outcome<KeyChange> 
             "Only user properties may be set with 'zfs change-key -i'.",
         ));
     }
-    if typed.iter().any(|(name, _)| !known.contains(&name.as_str())) {
+    if typed
+        .iter()
+        .any(|(name, _)| !known.contains(&name.as_str()))
+    {
         return Err(fail(
             "Only keyformat, keylocation and pbkdf2iters may be set with this command.",
         ));
@@ -85,7 +91,9 @@ fn new_key(target: &Target, encryption: &Encryption, typed: &Typed) -> Outcome<K
         let Some(text) = text(name) else {
             return Ok(None);
         };
-        let desc = TableKind::Dataset.lookup(name).expect("a property of the table");
+        let desc = TableKind::Dataset
+            .lookup(name)
+            .expect("a property of the table");
         let value = parse_value(desc, name, text, Types::FILESYSTEM);
         let value = value.map_err(|e| fail(&e.to_string()))?;
         Ok(value.as_number())

@@ -251,12 +251,12 @@ fn is_of_interest(target: &Target, deed: Deed<'_>) -> Outcome<bool> {
     Ok(is_root(target, &encryption) && !is_done)
 }
 
-fn encryption(target: &Target) -> base::Result<Option<Encryption>> {
+pub(super) fn encryption(target: &Target) -> base::Result<Option<Encryption>> {
     let dataset = target.dataset().expect("no bookmark was selected");
     target.datasets().encryption(dataset)
 }
 
-fn is_root(target: &Target, encryption: &Encryption) -> bool {
+pub(super) fn is_root(target: &Target, encryption: &Encryption) -> bool {
     let dataset = target.dataset().expect("no bookmark was selected");
     dataset.dir().object() == encryption.root
 }
@@ -286,7 +286,16 @@ fn act(target: &Target, deed: Deed<'_>) -> Outcome {
         Deed::Load {
             only_checks,
             location,
-        } => load(target, &encryption, only_checks, location),
+        } => {
+            load(target, &encryption, only_checks, location)?;
+            if !only_checks && !target.pool.is_kept() {
+                eprintln!(
+                    "the key is right, and forgotten when this command ends: it stays loaded while a process holds the \
+                     pool ('ashift serve')"
+                );
+            }
+            Ok(())
+        }
         Deed::Unload if !encryption.is_available => {
             Err(fail(&format!("Key already unloaded for '{name}'.")))
         }
@@ -340,12 +349,6 @@ fn load(
         }
         fail(&why).say("");
         attempts += 1;
-    }
-    if !only_checks && !target.pool.is_kept() {
-        eprintln!(
-            "the key is right, and forgotten when this command ends: it stays loaded while a process holds the pool \
-             ('ashift serve')"
-        );
     }
     Ok(())
 }
