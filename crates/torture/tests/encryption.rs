@@ -3,9 +3,7 @@
 use base::{ErrorKind, ObjectId};
 use crypt::{KeyFormat, Suite, WrappingKey};
 use dsl::{KeyChange, NewRoot};
-use geom::Provider;
 use spa::Spa;
-use std::sync::Arc;
 use torture::files::Files;
 use torture::golden::golden;
 use torture::{Dice, pool};
@@ -27,10 +25,8 @@ const ROOTS: [(&str, &[u8], u64); 6] = [
     ("tank/aes-256-gcm", PASSPHRASE, 7),
 ];
 
-fn open() -> (Spa, Arc<dyn Provider>) {
-    let device = golden(NAME);
-    let spa = pool::open(&[device.clone()], true).unwrap();
-    (spa, device)
+fn open() -> Spa {
+    pool::open(&[golden(NAME)], true).unwrap()
 }
 
 fn load(spa: &Spa, root: &str, given: &[u8]) -> base::Result<()> {
@@ -91,7 +87,7 @@ fn check(spa: &Spa, name: &str, n: u64, changed: &[(&str, Option<&str>)]) {
 
 #[test]
 fn every_suite_and_format_is_read_with_its_key() {
-    let (spa, _) = open();
+    let spa = open();
     check(&spa, "tank/plain", 1, &[]);
     load_all(&spa);
     for (root, _, n) in ROOTS {
@@ -125,7 +121,7 @@ fn every_suite_and_format_is_read_with_its_key() {
 
 #[test]
 fn without_a_key_everything_but_contents_is_there() {
-    let (spa, _) = open();
+    let spa = open();
     let dsl = spa.parts().dsl();
     for (root, given, _) in ROOTS {
         let refused = mount(dsl, root, true).map(|_| ()).unwrap_err();
@@ -155,7 +151,7 @@ fn without_a_key_everything_but_contents_is_there() {
 
 #[test]
 fn an_unloaded_key_opens_nothing_more() {
-    let (spa, _) = open();
+    let spa = open();
     let dsl = spa.parts().dsl();
     load_all(&spa);
     let fs = mount(dsl, "tank/aes-256-gcm/child", true).unwrap();
@@ -390,7 +386,11 @@ fn wrapping_keys_are_changed_and_no_block_is_written_again() {
     let spa = pool::open(&devices, false).unwrap();
     let dsl = spa.parts().dsl();
     let refused = load(&spa, root, PASSPHRASE).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "a passphrase has another length");
+    assert_eq!(
+        refused.kind(),
+        ErrorKind::InvalidInput,
+        "a passphrase has another length"
+    );
     load(&spa, root, HEX).unwrap();
     load(&spa, "tank/aes-128-gcm", HEX).unwrap();
     check(
@@ -496,7 +496,7 @@ fn the_kernel_takes_what_was_written_here() {
 
 #[test]
 fn a_key_has_the_format_that_its_root_says() {
-    let (spa, _) = open();
+    let spa = open();
     let dsl = spa.parts().dsl();
     let of = |name: &str| dsl.encryption(&dsl.dir(name).unwrap()).unwrap();
     assert_eq!(of("tank/plain"), None);
