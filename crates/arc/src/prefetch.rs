@@ -252,6 +252,14 @@ mod tests {
     use super::*;
     use crate::ArcSettings;
 
+    fn ahead(bp: BlkPtrPhys) -> Ahead {
+        Ahead {
+            bp,
+            objset: ObjsetId(0),
+            reader: Reader::default(),
+        }
+    }
+
     #[test]
     fn slow_devices_have_all_threads_and_quick_ones_the_processors_to_spare() {
         let mut bp = BlkPtrPhys::default();
@@ -277,17 +285,17 @@ mod tests {
             let mut bp = BlkPtrPhys::default();
             let dva = phys::DvaPhys::new(base::VdevId(vdev), 1 << 20, 4096, false);
             bp.set_dva(0, dva);
-            (bp, Reader::default())
+            ahead(bp)
         };
         let mut state = State::default();
         state.blocks.extend([0, 0, 0, 1, 0, 2].map(on));
-        let mut take = || state.take(2).map(|(bp, _)| vdev_of(&bp));
+        let mut take = || state.take(2).map(|next| vdev_of(&next.bp));
         assert_eq!(
             [(); 5].map(|()| take()),
             [Some(0), Some(0), Some(1), Some(2), None]
         );
         state.reading[0] -= 1;
-        assert_eq!(state.take(2).map(|(bp, _)| vdev_of(&bp)), Some(0));
+        assert_eq!(state.take(2).map(|next| vdev_of(&next.bp)), Some(0));
         assert_eq!(state.blocks.len(), 1);
         let queue = Queue::default();
         queue.vdevs.store(4, Ordering::Relaxed);
@@ -308,7 +316,7 @@ mod tests {
         let (first, next) = (new(1), new(2));
         let queued = || cache.inner.ahead.state.lock().blocks.len();
         let pending = cache.inner.policy.lock().start_prefetch(&first).unwrap();
-        let entry = (next, Reader::default());
+        let entry = ahead(next);
         cache.inner.ahead.state.lock().blocks.push_back(entry);
         let wanted = [(first, Bookmark::default())];
         let start_ns = rt::now_ns();

@@ -1,9 +1,9 @@
 //! Blocks of which only parts are encrypted: dnodes and log blocks.
 //!
 //! # On disk
-//! What must be readable without a key stays as it is, and is part of what the MAC covers: cores and pointers of dnodes;
-//! headers and pointers of log records. The encrypted parts are one text, in the order in which they lie in the block.
-//! What the system itself changes without a key (space that an object uses, accounting flags) is not covered.
+//! What must be readable without a key stays as it is, and is part of what the MAC covers: cores and pointers of
+//! dnodes; headers and pointers of log records. The encrypted parts are one text, in the order in which they lie in the
+//! block. What the system itself changes without a key (space that an object uses, accounting flags) is not covered.
 //!
 //! # Source
 //! OpenZFS module/os/linux/zfs/zio_crypt.c (`zio_crypt_init_uios_dnode`, `zio_crypt_init_uios_zil`).

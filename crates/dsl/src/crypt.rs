@@ -1,15 +1,15 @@
 //! Encryption of directories: how each is encrypted, and which keys are loaded.
 //!
 //! # What it is
-//! An encrypted directory has a key object with its master key, wrapped. The directory whose user gave the wrapping key
-//! is the *encryption root* of all below that inherit it: one wrapping key, loaded by name of the root, opens them all.
-//! A clone has the key object of its origin. While a wrapping key is loaded, the key of a data set is unwrapped when its
-//! objset is first asked for, and given to the pipeline.
+//! An encrypted directory has a key object with its master key, wrapped. The directory whose user gave the wrapping
+//! key is the *encryption root* of all below that inherit it: one wrapping key, loaded by name of the root, opens them
+//! all. A clone has the key object of its origin. While a wrapping key is loaded, the key of a data set is unwrapped
+//! when its objset is first asked for, and given to the pipeline.
 //!
 //! # On disk
-//! `com.datto:crypto_key_obj` in the ZAP of a directory names its key object, a ZAP: suite, guid, version, IV, MAC, both
-//! wrapped keys, the object of the root's directory, the number of directories that have it, and of a root what the
-//! wrapping key was made from: `keyformat`, `pbkdf2salt`, `pbkdf2iters`.
+//! `com.datto:crypto_key_obj` in the ZAP of a directory names its key object, a ZAP: suite, guid, version, IV, MAC,
+//! both wrapped keys, the object of the root's directory, the number of directories that have it, and what the wrapping
+//! key was made from: `keyformat`, `pbkdf2salt`, `pbkdf2iters`.
 //!
 //! # Invariants
 //! 1. A key is in the pipeline only while the wrapping key of its root is loaded.
@@ -18,7 +18,7 @@
 //! # Source
 //! OpenZFS module/zfs/dsl_crypt.c, include/sys/dsl_crypt.h.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, ObjectId, ObjsetId, Result};
@@ -35,6 +35,8 @@ use crate::pool::DslPool;
 
 /// `DD_FIELD_CRYPTO_KEY_OBJ`
 const KEY_OBJECT: &str = "com.datto:crypto_key_obj";
+/// `DSL_CRYPTO_KEY_ROOT_DDOBJ`
+const ROOT: &str = "DSL_CRYPTO_ROOT_DDOBJ";
 /// `DSL_CRYPTO_KEY_REFCOUNT`
 const REFCOUNT: &str = "DSL_CRYPTO_REFCOUNT";
 /// `MASTER_KEY_MAX_LEN`: bytes in which a master key is stored, whatever its suite.
@@ -92,6 +94,11 @@ impl Keystore {
             keys,
         }
     }
+
+    /// The wrapping key of an encryption root, if it is loaded.
+    pub(crate) fn wrapping_key(&self, root: ObjectId) -> Option<WrappingKey> {
+        self.wrapping.lock().get(&root).cloned()
+    }
 }
 
 impl DslPool {
@@ -114,7 +121,7 @@ impl DslPool {
             return Ok(None);
         };
         let number = |object, name| self.key_number(object, name);
-        let root = ObjectId(number(object, "DSL_CRYPTO_ROOT_DDOBJ")?);
+        let root = self.key_root(object)?;
         // Only the key object of the root has what its wrapping key was made from.
         let root_object = self.dir_by_object(root)?.key_object();
         let root_object = root_object
@@ -296,10 +303,58 @@ impl DslPool {
         let wrapped = WrappedKey::wrap(&key, wrapping, iv);
         let object = self.mos().zap_create(ObjectType::N_ZAP_METADATA, tx)?;
         self.write_key(object, &wrapped, above, tx)?;
+        self.mos().zap_set(object, REFCOUNT, 1, tx)?;
         self.give_key(&ds.dir(), object, tx)?;
         ds.activate_feature(feature::ENCRYPTION);
         self.open_key(ds)?;
         Ok(())
+    }
+
+    /// Wraps the key in a key object in another wrapping key.
+    pub(crate) fn wrap_again(
+        &self,
+        object: ObjectId,
+        old: &WrappingKey,
+        to: &Encryption,
+        new: &WrappingKey,
+        tx: &Tx,
+    ) -> Result<()> {
+        let key = self.wrapped_key(object)?.unwrap(old)?;
+        let mut iv = [0; IV_LEN];
+        rt::fill_random(&mut iv);
+        self.write_key(object, &WrappedKey::wrap(&key, new, iv), to, tx)
+    }
+
+    /// The keys that are loaded are those after a change: `changed` are the directories under the new root.
+    pub(crate) fn keystore_changed(
+        &self,
+        dir: ObjectId,
+        to: &Encryption,
+        new: WrappingKey,
+        changed: &BTreeSet<ObjectId>,
+    ) {
+        let keystore = self.keystore();
+        let mut wrapping = keystore.wrapping.lock();
+        wrapping.remove(&dir);
+        wrapping.insert(to.root, new);
+        let mut opened = keystore.opened.lock();
+        let mut gone = Vec::new();
+        opened.retain(|objset, root| {
+            let Some(ds) = self.cached_dataset(ObjectId(objset.0)) else {
+                gone.push(*objset);
+                return false;
+            };
+            if changed.contains(&ds.dir().object()) {
+                *root = to.root;
+            }
+            true
+        });
+        keystore.keys.remove(&gone);
+    }
+
+    /// DSL_CRYPTO_ROOT_DDOBJ
+    pub(crate) fn key_root(&self, object: ObjectId) -> Result<ObjectId> {
+        Ok(ObjectId(self.key_number(object, ROOT)?))
     }
 
     /// A clone has the key of its origin.
@@ -332,8 +387,7 @@ impl DslPool {
             ("DSL_CRYPTO_SUITE", key.suite as u64),
             ("DSL_CRYPTO_GUID", key.guid),
             ("DSL_CRYPTO_VERSION", key.version),
-            ("DSL_CRYPTO_ROOT_DDOBJ", of_root.root.0),
-            (REFCOUNT, 1),
+            (ROOT, of_root.root.0),
             ("keyformat", of_root.format as u64),
             ("pbkdf2salt", of_root.salt),
             ("pbkdf2iters", of_root.iterations),
@@ -394,7 +448,7 @@ impl DslPool {
         if keystore.opened.lock().contains_key(&objset) {
             return Ok(false);
         }
-        let root = ObjectId(self.key_number(object, "DSL_CRYPTO_ROOT_DDOBJ")?);
+        let root = self.key_root(object)?;
         let loaded = keystore.wrapping.lock();
         let Some(wrapping) = loaded.get(&root) else {
             return Ok(false);

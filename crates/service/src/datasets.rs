@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use base::Result;
 use dsl::{
-    DatasetStats, DslBookmark, DslDataset, DslPool, Encryption, NewDataset, NewRoot, Prop,
-    PropChange, Space,
+    DatasetStats, DslBookmark, DslDataset, DslPool, Encryption, KeyChange, NewDataset, NewRoot,
+    Prop, PropChange, Space,
 };
 use phys::PropValue;
 
@@ -132,6 +132,11 @@ impl DatasetsWriter<'_> {
     /// Creates a file system that is an encryption root.
     pub fn create_encrypted(self, new: NewDataset, root: NewRoot) -> Result<()> {
         self.dsl().create_encrypted(new, root)
+    }
+
+    /// Changes the wrapping key of an encrypted dataset and of all that inherit it.
+    pub fn change_key(self, name: &str, change: KeyChange) -> Result<()> {
+        self.0.change_key(name, change)
     }
 
     /// Creates a clone of a snapshot.

@@ -1,10 +1,9 @@
 //! Encrypted data sets that OpenZFS wrote: each suite and format of keys, what is read with the key and what without.
 
 use base::{ErrorKind, ObjectId};
-use crypt::{KeyFormat, WrappingKey};
-use geom::Provider;
+use crypt::{KeyFormat, Suite, WrappingKey};
+use dsl::{KeyChange, NewRoot};
 use spa::Spa;
-use std::sync::Arc;
 use torture::files::Files;
 use torture::golden::golden;
 use torture::{Dice, pool};
@@ -26,10 +25,8 @@ const ROOTS: [(&str, &[u8], u64); 6] = [
     ("tank/aes-256-gcm", PASSPHRASE, 7),
 ];
 
-fn open() -> (Spa, Arc<dyn Provider>) {
-    let device = golden(NAME);
-    let spa = pool::open(&[device.clone()], true).unwrap();
-    (spa, device)
+fn open() -> Spa {
+    pool::open(&[golden(NAME)], true).unwrap()
 }
 
 fn load(spa: &Spa, root: &str, given: &[u8]) -> base::Result<()> {
@@ -90,7 +87,7 @@ fn check(spa: &Spa, name: &str, n: u64, changed: &[(&str, Option<&str>)]) {
 
 #[test]
 fn every_suite_and_format_is_read_with_its_key() {
-    let (spa, _) = open();
+    let spa = open();
     check(&spa, "tank/plain", 1, &[]);
     load_all(&spa);
     for (root, _, n) in ROOTS {
@@ -124,7 +121,7 @@ fn every_suite_and_format_is_read_with_its_key() {
 
 #[test]
 fn without_a_key_everything_but_contents_is_there() {
-    let (spa, _) = open();
+    let spa = open();
     let dsl = spa.parts().dsl();
     for (root, given, _) in ROOTS {
         let refused = mount(dsl, root, true).map(|_| ()).unwrap_err();
@@ -154,7 +151,7 @@ fn without_a_key_everything_but_contents_is_there() {
 
 #[test]
 fn an_unloaded_key_opens_nothing_more() {
-    let (spa, _) = open();
+    let spa = open();
     let dsl = spa.parts().dsl();
     load_all(&spa);
     let fs = mount(dsl, "tank/aes-256-gcm/child", true).unwrap();
@@ -332,6 +329,85 @@ fn an_encrypted_log_is_claimed_without_the_key_and_replayed_with_it() {
     pool::verify_with_zdb(&devices, "logged");
 }
 
+/// A key of each format for a data set, as `zfs change-key` makes it.
+fn new_key(format: KeyFormat, given: &[u8]) -> KeyChange {
+    let (salt, iterations) = match format {
+        KeyFormat::Passphrase => (99, 100_000),
+        _ => (0, 0),
+    };
+    KeyChange::New {
+        key: NewRoot {
+            suite: Suite::Aes256Gcm,
+            format,
+            salt,
+            iterations,
+            key: WrappingKey::new(format, given, salt, iterations).unwrap(),
+        },
+        location: "prompt".to_owned(),
+    }
+}
+
+#[test]
+fn wrapping_keys_are_changed_and_no_block_is_written_again() {
+    let devices = [golden(NAME)];
+    let spa = pool::open(&devices, false).unwrap();
+    let dsl = spa.parts().dsl();
+    let root = "tank/aes-256-gcm";
+    let change = |name: &str, change| dsl.change_key(name, change);
+    let locked = change(root, new_key(KeyFormat::Hex, HEX)).unwrap_err();
+    assert_eq!(locked.kind(), ErrorKind::NoKey);
+    load_all(&spa);
+    let above = dsl.dataset(root).unwrap().root_bp();
+    pool::create_fs(&spa, "tank/aes-256-gcm/clone/below", &[]).unwrap();
+    pool::write_file(&spa, "tank/aes-256-gcm/clone/below", "file", b"below");
+    spa.sync().unwrap();
+    change(root, new_key(KeyFormat::Hex, HEX)).unwrap();
+    // What inherits becomes a root of its own, and gives that up again.
+    change("tank/aes-256-gcm/child", new_key(KeyFormat::Raw, RAW)).unwrap();
+    change("tank/aes-128-gcm/large", new_key(KeyFormat::Raw, RAW)).unwrap();
+    change("tank/aes-128-gcm/large", KeyChange::Inherit).unwrap();
+    for (name, what) in [
+        ("tank/plain", new_key(KeyFormat::Raw, RAW)),
+        ("tank/aes-256-gcm/clone", new_key(KeyFormat::Raw, RAW)),
+        ("tank/aes-256-gcm/vol", KeyChange::Inherit),
+        ("tank/aes-192-gcm", KeyChange::Inherit),
+    ] {
+        let refused = change(name, what).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{name}: {refused}");
+    }
+    assert_eq!(dsl.dataset(root).unwrap().root_bp(), above);
+    check(&spa, "tank/aes-256-gcm@one", 7, &[]);
+    dsl.unload_key("tank/aes-256-gcm/child").unwrap();
+    dsl.unload_key(root).unwrap();
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&devices, "tank");
+
+    let spa = pool::open(&devices, false).unwrap();
+    let dsl = spa.parts().dsl();
+    let refused = load(&spa, root, PASSPHRASE).unwrap_err();
+    assert_eq!(
+        refused.kind(),
+        ErrorKind::InvalidInput,
+        "a passphrase has another length"
+    );
+    load(&spa, root, HEX).unwrap();
+    load(&spa, "tank/aes-128-gcm", HEX).unwrap();
+    check(
+        &spa,
+        "tank/aes-256-gcm/clone",
+        7,
+        &[("small", Some("changed\n"))],
+    );
+    check(&spa, "tank/aes-128-gcm/large", 21, &[]);
+    let fs = mount(dsl, "tank/aes-256-gcm/clone/below", true).unwrap();
+    assert_eq!(read(&fs, "file"), "below");
+    let refused = mount(dsl, "tank/aes-256-gcm/child", true).map(|_| ());
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoKey);
+    load(&spa, "tank/aes-256-gcm/child", RAW).unwrap();
+    check(&spa, "tank/aes-256-gcm/child", 20, &[]);
+}
+
 const KERNEL: &str = r#"
 set -e
 printf 'correct horse' >/tmp/pass
@@ -339,6 +415,8 @@ printf '000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f' >/tmp/
 printf '0123456789abcdef0123456789ABCDEF' >/tmp/raw
 cp /host/image /tmp/image; zpool import -d /tmp -R /mnt -N tank
 echo 'correct horse' | zfs load-key tank/aes-256-gcm
+echo -n 'battery staple' >/tmp/new
+zfs load-key -L file:///tmp/new tank/aes-128-gcm
 zfs load-key -a
 zfs mount -a
 for fs in aes-128-ccm aes-192-ccm aes-256-ccm aes-128-gcm aes-192-gcm aes-256-gcm aes-192-ccm/new cloned; do
@@ -389,6 +467,8 @@ fn the_kernel_takes_what_was_written_here() {
         .unwrap();
     dsl.clone_dataset("tank/cloned", "tank/aes-256-gcm@one", Vec::new())
         .unwrap();
+    let changed = new_key(KeyFormat::Passphrase, b"battery staple");
+    dsl.change_key("tank/aes-128-gcm", changed).unwrap();
     let names = ROOTS.iter().map(|(root, ..)| *root);
     for name in names.chain(["tank/aes-192-ccm/new", "tank/cloned"]) {
         pool::write_file(&spa, name, "written", &written);
@@ -397,7 +477,11 @@ fn the_kernel_takes_what_was_written_here() {
     drop(spa);
     let outcome = guest.run(KERNEL, host.path(), &[]);
     outcome.assert_success();
-    let spa = open();
+    let device = geom::disk::open(&image, geom::disk::OpenMode::ReadWrite).unwrap();
+    let spa = pool::open(&[device], false).unwrap();
+    load(&spa, "tank/aes-192-ccm", HEX).unwrap();
+    load(&spa, "tank/aes-128-ccm", PASSPHRASE).unwrap();
+    load(&spa, "tank/aes-256-gcm", PASSPHRASE).unwrap();
     for name in [
         "tank/aes-192-ccm/new",
         "tank/aes-128-ccm",
@@ -412,7 +496,7 @@ fn the_kernel_takes_what_was_written_here() {
 
 #[test]
 fn a_key_has_the_format_that_its_root_says() {
-    let (spa, _) = open();
+    let spa = open();
     let dsl = spa.parts().dsl();
     let of = |name: &str| dsl.encryption(&dsl.dir(name).unwrap()).unwrap();
     assert_eq!(of("tank/plain"), None);

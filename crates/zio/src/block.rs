@@ -203,8 +203,8 @@ pub trait BlockStore: Send + Sync {
     /// the compressed bytes are invalid, `NoKey` for an encrypted block without its key.
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf>;
 
-    /// Like [`read`](BlockStore::read), for a block that leads to others: what is encrypted in it stays so, and no key is
-    /// needed.
+    /// Like [`read`](BlockStore::read), for a block that leads to others: what is encrypted in it stays so, and no key
+    /// is needed.
     ///
     /// # Errors
     /// As of `read`, without `NoKey`.

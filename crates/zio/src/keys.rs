@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{BlockBuf, Context, Error, ErrorKind, ObjsetId, Result};
 use crypt::DataKey;
@@ -28,7 +29,11 @@ const SALT_USES_MAX: u64 = 400_000_000;
 /// The keys that are loaded, by objset.
 #[derive(Default)]
 #[doc(alias = "spa_keystore_t")]
-pub struct Keys(RwLock<BTreeMap<ObjsetId, Arc<Loaded>>>);
+pub struct Keys {
+    loaded: RwLock<BTreeMap<ObjsetId, Arc<Loaded>>>,
+    /// Whether there ever was one: most pools have none, and need no lock.
+    is_used: AtomicBool,
+}
 
 /// A key that is loaded, and the salt under which blocks are written.
 pub(crate) struct Loaded {
@@ -39,20 +44,22 @@ pub(crate) struct Loaded {
 
 impl Keys {
     pub(crate) fn get(&self, objset: ObjsetId) -> Option<Arc<Loaded>> {
-        self.0.read().get(&objset).cloned()
+        let is_used = self.is_used.load(Ordering::Acquire);
+        let found = is_used.then(|| self.loaded.read().get(&objset).cloned());
+        found.flatten()
     }
 
     /// Loads the key of an objset.
     pub fn insert(&self, objset: ObjsetId, key: DataKey) {
         let salt = Mutex::new((new_salt(), 0));
-        self.0
-            .write()
-            .insert(objset, Arc::new(Loaded { key, salt }));
+        let loaded = Arc::new(Loaded { key, salt });
+        self.loaded.write().insert(objset, loaded);
+        self.is_used.store(true, Ordering::Release);
     }
 
     /// Unloads the keys of these objsets.
     pub fn remove(&self, objsets: &[ObjsetId]) {
-        let mut keys = self.0.write();
+        let mut keys = self.loaded.write();
         for objset in objsets {
             keys.remove(objset);
         }

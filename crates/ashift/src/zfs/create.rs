@@ -163,7 +163,7 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
         what
     };
     let context = DatasetContext::creating(Types::FILESYSTEM);
-    let (of_key, typed) = key::split_new(&pool, parent_of(name), &typed)?;
+    let (of_key, typed) = key::split_new(&pool, parent_of(name), &typed, &verb)?;
     let mut props = check(&typed, &context, &pool, &verb)?;
     if parsed.has('v') || parseable {
         announce(name, &typed, ancestors, dry, parseable);
@@ -220,11 +220,6 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
         [origin, name] => (origin, name),
         _ => return Err(Fail::usage("too many arguments")),
     };
-    if typed.iter().any(|(name, _)| key::is_of_key(name)) {
-        let text =
-            "Encryption clone error: Encryption properties must inherit from origin dataset.";
-        return Err(Fail::failed(text));
-    }
     let source = open(session, origin, Types::SNAPSHOT)?;
     let ancestors = parsed.has('p');
     let pool = place(session, name, ancestors)?;
@@ -238,6 +233,10 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
     if pool_of(origin) != pool_of(name) {
         let text = format!("{what}: source and target pools differ");
         return Err(Fail::failed(text));
+    }
+    if typed.iter().any(|(name, _)| key::is_of_key(name)) {
+        let why = "Encryption properties must inherit from origin dataset.";
+        return Err(Fail::failed(format!("{what}: {why}")));
     }
     let props = check(
         &typed,

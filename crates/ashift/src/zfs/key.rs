@@ -1,8 +1,8 @@
 //! `zfs load-key` and `zfs unload-key`.
 //!
 //! # What it is
-//! A key stays loaded in the process that holds the pool. Without one it is tried, and gone with the command, which says
-//! so; commands that need a key then ask for it themselves.
+//! A key stays loaded in the process that holds the pool. Without one it is tried, and gone with the command, which
+//! says so; commands that need a key then ask for it themselves.
 //!
 //! # Source
 //! OpenZFS cmd/zfs/zfs_main.c (`load_unload_keys`), lib/libzfs/libzfs_crypto.c (`zfs_crypto_load_key`,
@@ -163,8 +163,9 @@ pub(super) fn split_new(
     pool: &Arc<OpenPool>,
     parent: Option<&str>,
     typed: &Typed,
+    what: &str,
 ) -> Outcome<(Option<OfKey>, Typed)> {
-    let fail = |why: &str| Fail::failed(format!("Encryption create error: {why}"));
+    let fail = |why: &str| Fail::failed(format!("{what}: {why}"));
     let is_enabled = pool.feature(feature::ENCRYPTION) != spa::FeatureState::Disabled;
     let (ours, others): (Typed, Typed) = typed.iter().cloned().partition(|(n, _)| is_of_key(n));
     // What does nothing, and what is wrong, is for the table of properties.
@@ -194,7 +195,7 @@ pub(super) fn split_new(
             .lookup(name)
             .expect("a property of the table");
         let value = parse_value(desc, name, text, Types::FILESYSTEM);
-        let value = value.map_err(|e| Fail::failed(format!("cannot create: {e}")))?;
+        let value = value.map_err(|e| fail(&e.to_string()))?;
         Ok(value.as_number())
     };
     let suite = match (number("encryption")?, &above) {
@@ -237,7 +238,7 @@ impl OfKey {
             iterations: self.iterations,
         };
         let asked = pool.ask_for_new_key(name, &new);
-        asked.map_err(|e| Fail::failed(format!("Encryption create error: {e}")))
+        asked.map_err(|e| Fail::failed(format!("cannot create '{name}': {e}")))
     }
 }
 
@@ -250,12 +251,12 @@ fn is_of_interest(target: &Target, deed: Deed<'_>) -> Outcome<bool> {
     Ok(is_root(target, &encryption) && !is_done)
 }
 
-fn encryption(target: &Target) -> base::Result<Option<Encryption>> {
+pub(super) fn encryption(target: &Target) -> base::Result<Option<Encryption>> {
     let dataset = target.dataset().expect("no bookmark was selected");
     target.datasets().encryption(dataset)
 }
 
-fn is_root(target: &Target, encryption: &Encryption) -> bool {
+pub(super) fn is_root(target: &Target, encryption: &Encryption) -> bool {
     let dataset = target.dataset().expect("no bookmark was selected");
     dataset.dir().object() == encryption.root
 }
@@ -285,7 +286,16 @@ fn act(target: &Target, deed: Deed<'_>) -> Outcome {
         Deed::Load {
             only_checks,
             location,
-        } => load(target, &encryption, only_checks, location),
+        } => {
+            load(target, &encryption, only_checks, location)?;
+            if !only_checks && !target.pool.is_kept() {
+                eprintln!(
+                    "the key is right, and forgotten when this command ends: it stays loaded while a process holds the \
+                     pool ('ashift serve')"
+                );
+            }
+            Ok(())
+        }
         Deed::Unload if !encryption.is_available => {
             Err(fail(&format!("Key already unloaded for '{name}'.")))
         }
@@ -339,12 +349,6 @@ fn load(
         }
         fail(&why).say("");
         attempts += 1;
-    }
-    if !only_checks && !target.pool.is_kept() {
-        eprintln!(
-            "the key is right, and forgotten when this command ends: it stays loaded while a process holds the pool \
-             ('ashift serve')"
-        );
     }
     Ok(())
 }

@@ -20,6 +20,7 @@
 //! OpenZFS cmd/zfs/zfs_main.c, lib/libzfs/libzfs_dataset.c @be7657e3.
 
 mod bookmark;
+mod change_key;
 mod create;
 mod destroy;
 mod fail;
@@ -72,6 +73,7 @@ const PROGRAM: Program = Program {
             command("unmount", "afu", &[], mount::unmount),
             command("load-key", "anrL:", &[], key::load_key),
             command("unload-key", "ar", &[], key::unload_key),
+            changes("change-key", "lio:", change_key::change_key),
             command("version", "j", JSON, |_, args| version(Tool::Zfs, args)),
         ],
     },

@@ -107,7 +107,8 @@ fn what_cannot_be_is_said_in_the_words_of_zfs() {
         "keylocation must be 'none' for unencrypted datasets",
     );
     let create = |options: &str, text: &str| {
-        let text = format!("Encryption create error: {text}");
+        let name = options.rsplit(' ').next().unwrap();
+        let text = format!("cannot create '{name}': {text}");
         bench.fails(&format!("zfs create {options}"), 1, &text);
     };
     create(
@@ -136,6 +137,34 @@ fn what_cannot_be_is_said_in_the_words_of_zfs() {
 }
 
 #[test]
+fn keys_are_changed() {
+    let bench = bench();
+    bench.ok("cp {dir}/text tank/pass:/text");
+    std::fs::write(bench.path("other"), "battery staple\n").unwrap();
+    bench.ok("zfs change-key -o pbkdf2iters=100000 -o keylocation=file://{dir}/other tank/pass");
+    assert_eq!(bench.ok("cat tank/pass:/text"), "what is secret\n");
+    bench.fails(
+        "zfs load-key -n -L file://{dir}/pass tank/pass",
+        255,
+        "Key load error: Incorrect key provided for 'tank/pass'.",
+    );
+    bench.ok("zfs change-key -o keyformat=raw -o keylocation=file://{dir}/raw tank/pass");
+    assert_eq!(get(&bench, "keyformat", "tank/pass"), "raw");
+    assert_eq!(bench.ok("cat tank/pass:/text"), "what is secret\n");
+    let refused = |arguments: &str, text: &str| {
+        let text = format!("Key change error: {text}");
+        bench.fails(&format!("zfs change-key {arguments}"), 255, &text);
+    };
+    refused("tank", "Dataset not encrypted.");
+    refused("-i tank/hex", "Parent must be encrypted.");
+    refused(
+        "-o compression=on tank/hex",
+        "Only keyformat, keylocation and pbkdf2iters may be set with this command.",
+    );
+    bench.assert_clean("tank");
+}
+
+#[test]
 fn a_holder_keeps_keys_until_they_are_unloaded() {
     let bench = bench();
     let holder = Holder::start(&bench);
@@ -160,6 +189,18 @@ fn a_holder_keeps_keys_until_they_are_unloaded() {
         255,
         "Key unload error: Keys must be unloaded for encryption root of 'tank/pass/below' (tank/pass).",
     );
+    let own = "zfs change-key -o keyformat=hex -o keylocation=file://{dir}/hex tank/pass/below";
+    bench.ok(own);
+    assert_eq!(
+        get(&bench, "encryptionroot", "tank/pass/below"),
+        "tank/pass/below"
+    );
+    bench.ok("zfs change-key -i tank/pass/below");
+    assert_eq!(
+        get(&bench, "encryptionroot", "tank/pass/below"),
+        "tank/pass"
+    );
+    assert_eq!(get(&bench, "keylocation", "tank/pass/below"), "none");
     bench.ok("zfs unmount -a");
     bench.ok("zfs unload-key -r tank/pass");
     assert_eq!(get(&bench, "keystatus", "tank/pass"), "unavailable");
