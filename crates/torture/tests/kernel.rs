@@ -842,7 +842,7 @@ fn the_kernel_sets_as_much_aside_for_log_blocks() {
     }
     let number = |name: &str| -> u64 {
         let text = std::fs::read_to_string(host.path().join(name)).unwrap();
-        let words = text.split_whitespace().map(|word| word.parse::<u64>());
+        let words = text.split_whitespace().map(str::parse::<u64>);
         words.map(Result::unwrap).sum()
     };
     assert_eq!(spa.space().space, number("size"));
