@@ -35,6 +35,7 @@ mod log;
 mod prune;
 mod store;
 mod table;
+mod walk;
 
 pub use entry::{DdtEntry, DdtKey, DdtPhys, Found};
 pub use histogram::{DdtHistogram, DdtStat};

@@ -50,7 +50,7 @@ impl DdtClass {
 pub struct Ddts {
     mos: Arc<Objset>,
     stats: Option<ObjectId>,
-    tables: BTreeMap<ChecksumType, Ddt>,
+    pub(crate) tables: BTreeMap<ChecksumType, Ddt>,
     changes: BTreeMap<(ChecksumType, DdtKey), Change>,
     /// Whether a table that is made is one of `fast_dedup`.
     is_fast: bool,
@@ -89,10 +89,23 @@ pub struct DdtSync<'a> {
 pub struct DdtSynced {
     /// Blocks whose space is free now, with the dedup bit cleared.
     pub free: Vec<BlkPtrPhys>,
+    /// Blocks that have come into the ZAP of a class with several references, with the dedup bit cleared.
+    pub risen: Vec<BlkPtrPhys>,
     /// Tables of `fast_dedup` that were made.
     pub made: u64,
     /// Tables of `fast_dedup` that were removed.
     pub removed: u64,
+}
+
+impl DdtSynced {
+    /// An entry goes into the ZAP that its references determine.
+    #[doc(alias = "ddt_sync_scan_entry")]
+    fn note_risen(&mut self, checksum: ChecksumType, before: Option<DdtClass>, entry: &DdtEntry) {
+        let was_below = before.is_none_or(|class| class == DdtClass::Unique);
+        if was_below && entry.refcnt() > 1 {
+            self.risen.extend(entry.own_blocks(checksum));
+        }
+    }
 }
 
 impl Ddts {
@@ -437,6 +450,7 @@ impl Ddts {
                 Origin::Log(class) => class,
             };
             let Some(fast) = &mut table.fast else {
+                synced.note_risen(checksum, class, &now);
                 table.store((mos, tx), class, &now, how.dsize)?;
                 continue;
             };
@@ -477,6 +491,7 @@ impl Ddts {
                         *phys = DdtPhys::default();
                     }
                 }
+                synced.note_risen(*checksum, logged.class, &entry);
                 table.store((&self.mos, tx), logged.class, &entry, how.dsize)?;
             }
             if let Some(fast) = &mut table.fast {
@@ -629,7 +644,7 @@ impl<'a> DdtTable<'a> {
     }
 }
 
-fn checksum_of(bp: &BlkPtrPhys) -> Result<ChecksumType> {
+pub(crate) fn checksum_of(bp: &BlkPtrPhys) -> Result<ChecksumType> {
     let checksum = ChecksumType::try_from(bp.checksum());
     checksum.map_err(|_| Error::corrupt(format!("checksum {} of a block", bp.checksum())))
 }

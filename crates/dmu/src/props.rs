@@ -93,6 +93,21 @@ impl ObjsetProps {
         }
     }
 
+    /// Whether a block of file data of that size would be written in the same way with other properties.
+    #[must_use]
+    #[doc(alias = "zfs_bclone_strict_properties")]
+    pub fn writes_like(&self, other: &ObjsetProps, blksz: u64, has_special: bool) -> bool {
+        let written = |props: &ObjsetProps| {
+            let (checksum, compress) = (props.checksum, props.compress);
+            (checksum, compress, props.copies, props.dedup)
+        };
+        let small = [self.special_small_blocks, other.special_small_blocks];
+        let (least, most) = (small[0].min(small[1]), small[0].max(small[1]));
+        // A compressed block may be of any smaller size.
+        let is_between = least < blksz && (self.compress != Algorithm::Off || most >= blksz);
+        written(self) == written(other) && !(has_special && least != most && is_between)
+    }
+
     /// How a block is to be encoded. The type of a spill block is the bonus type.
     #[doc(alias = "dmu_write_policy")]
     pub(crate) fn write_policy(&self, block: &BlockKind) -> WritePolicy {

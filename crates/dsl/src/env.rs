@@ -54,6 +54,11 @@ pub trait PoolEnv: Send + Sync {
     /// Bytes in the whole pool that datasets can use, deflated, used and free together.
     #[doc(alias = "spa_get_dspace")]
     fn dspace(&self) -> u64;
+    /// Whether there are special devices.
+    #[doc(alias = "spa_has_special")]
+    fn has_special(&self) -> bool {
+        false
+    }
     /// Bytes beside [`dspace`](PoolEnv::dspace) that are set aside for log blocks, deflated.
     fn embedded_log(&self) -> u64 {
         0

@@ -428,7 +428,8 @@ impl Metaslabs {
         !self.topology.read().class(class).groups.is_empty()
     }
 
-    /// Space of all classes but the log, with what they set aside for log blocks; the fragmentation is that of the normal class.
+    /// Space of all classes but the log, with what they set aside for log blocks; the fragmentation is that of the
+    /// normal class.
     #[must_use]
     #[doc(alias = "spa_prop_add_list")]
     pub fn evaluate(&self) -> SpaceStats {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, SPA_DVAS_PER_BP, Txg};
+use base::{BlkId, Error, ErrorKind, ObjectId, ObjsetId, SPA_DVAS_PER_BP, Txg};
 use phys::{BlkPtrPhys, ScanPhys};
 use zio::{BlockCopy, Bookmark, PhysicalReport, Pipeline, Runs};
 
@@ -24,6 +24,14 @@ const THREADS: usize = 8;
 /// Damaged blocks recorded in one txg, at most.
 const LOST_MAX: usize = 10_000;
 
+/// Where a block that was found in the dedup tables belongs, as OpenZFS says it: to no file.
+pub(crate) const SHARED: Bookmark = Bookmark {
+    objset: ObjsetId(0),
+    object: ObjectId(0),
+    level: 0,
+    blkid: BlkId(0),
+};
+
 /// The result of the reads.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
@@ -39,6 +47,8 @@ pub struct Tally {
     pub errors: u64,
     /// Which blocks these are, with their birth txgs; at most `LOST_MAX`.
     pub lost: Vec<(Bookmark, Txg)>,
+    /// The checksums of those that were found in the dedup tables.
+    pub lost_shared: Vec<[u64; 4]>,
 }
 
 impl Tally {
@@ -50,6 +60,7 @@ impl Tally {
         self.errors += other.errors;
         let room = LOST_MAX.saturating_sub(self.lost.len());
         self.lost.extend(other.lost.into_iter().take(room));
+        self.lost_shared.extend(other.lost_shared);
     }
 
     /// Adds the results of this txg to the on-disk state.
@@ -186,6 +197,9 @@ fn read(pipeline: &Pipeline, runs: &Runs) -> Tally {
             if report.is_ok() || copy.is_first() {
                 let BlockCopy { bp, bookmark, .. } = copy;
                 tally.note(bookmark, bp.birth(), bp.psize(), report);
+                if report.is_err() && *bookmark == SHARED {
+                    tally.lost_shared.push(bp.cksum_words());
+                }
             }
         }
     }

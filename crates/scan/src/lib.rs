@@ -1,7 +1,7 @@
 //! Scrub and resilver: reading every copy of the pool's blocks while it is in use.
 //!
 //! # What it is
-//! A scan walks all block trees: the MOS first, then the datasets, each snapshot before its
+//! A scan walks the dedup tables first, then all block trees: the MOS, and the datasets, each snapshot before its
 //! successors, and in each only blocks younger than the previous snapshot. It does so in slices,
 //! one per txg, and records its position in the MOS. The blocks that a slice finds are sorted by
 //! location, read from every device, and repaired. A *scrub* reads all blocks; a *resilver* those
@@ -16,7 +16,9 @@
 //! # Invariants
 //! 1. Everything before the position in the MOS is done: a slice reads all blocks that it found
 //!    before the txg ends.
-//! 2. No dataset is missed: if one is destroyed or snapshotted while it is queued or being visited,
+//! 2. What the dedup tables have with several references is read once, with them; what comes into that part of them
+//!    later is read in the same txg.
+//! 3. No dataset is missed: if one is destroyed or snapshotted while it is queued or being visited,
 //!    the dataset that now has its blocks takes its place.
 //!
 //! # Crash argument

@@ -7,9 +7,10 @@ use base::{Result, Txg};
 use dmu::{Objset, Tx};
 use dsl::DslPool;
 use phys::BlkPtrPhys;
+use phys::scan::DdtBookmarkPhys;
 use zio::Pipeline;
 
-use crate::issue::Tally;
+use crate::issue::{Issue, SHARED, Tally};
 use crate::state::Scan;
 use crate::visit::Visit;
 
@@ -25,12 +26,19 @@ pub struct Pool<'a> {
     pub mos_root: BlkPtrPhys,
     /// Whether a block must be read: in a resilver, only if a device missed it.
     pub needs_io: &'a dyn Fn(&BlkPtrPhys) -> bool,
+    /// The blocks of the next entry of the dedup tables at a position, which moves past it; `None` behind the last one.
+    pub next_shared: &'a NextShared<'a>,
+    /// Whether a block is in the dedup tables up to a class, and was read there.
+    pub was_walked: &'a dyn Fn(u64, &BlkPtrPhys) -> bool,
     /// The read speed of the devices.
     pub pace: &'a Pace,
     /// Whether the slice is over, given the nanoseconds used (including the estimated time to read
     /// what it has found) and the blocks visited.
     pub is_over: &'a dyn Fn(u64, u64) -> bool,
 }
+
+/// See [`Pool::next_shared`].
+type NextShared<'a> = dyn Fn(&mut DdtBookmarkPhys) -> Result<Option<Vec<BlkPtrPhys>>> + 'a;
 
 /// Bytes; smaller reads say little about the speed of the devices.
 const PACE_BYTES_MIN: u64 = 1 << 20;
@@ -93,6 +101,32 @@ impl Scan {
         let (is_complete, tally) = Visit::new(pool, &mut state).run();
         self.put(state, pool.mos, tx)?;
         Ok(Outcome { tally, is_complete })
+    }
+
+    /// Reads blocks that have come into the part of the dedup tables that the running scan visits, or has visited. In
+    /// the txg in which they have.
+    ///
+    /// # Errors
+    /// Any error from writing the MOS; damaged blocks are not an error.
+    #[doc(alias = "dsl_scan_ddt_entry")]
+    pub fn read_now(&self, pool: &Pool<'_>, blocks: &[BlkPtrPhys], tx: &Tx) -> Result<Tally> {
+        let mut state = self.state();
+        let Some(phys) = state.phys.as_mut().filter(|_| self.running().is_some()) else {
+            return Ok(Tally::default());
+        };
+        let (min, max) = (Txg(phys.min_txg.get()), Txg(phys.max_txg.get()));
+        let is_meant = |bp: &&BlkPtrPhys| bp.physical_birth() > min && bp.physical_birth() < max;
+        let mut meant = blocks.iter().filter(is_meant).peekable();
+        if phys.ddt_class_max.get() == 0 || meant.peek().is_none() {
+            return Ok(Tally::default());
+        }
+        let mut issue = Issue::new(pool);
+        meant.for_each(|bp| issue.take(bp, &SHARED, min, max));
+        let mut tally = issue.finish();
+        tally.add_to(phys);
+        state.changed();
+        self.put(state, pool.mos, tx)?;
+        Ok(tally)
     }
 
     /// Writes the state as changed by dataset operations. In every txg.

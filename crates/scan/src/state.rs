@@ -16,6 +16,10 @@ use rt::Mutex;
 use zerocopy::IntoBytes;
 use zio::Bookmark;
 
+/// `DDT_CLASS_DITTO`, `DDT_CLASS_DUPLICATE`: classes of dedup tables.
+const DITTO: u64 = 0;
+const DUPLICATE: u64 = 1;
+
 /// The pool directory.
 const DIRECTORY: ObjectId = ObjectId(POOL_DIRECTORY_OBJECT);
 
@@ -147,9 +151,10 @@ impl Scan {
         phys.to_examine.set(bytes);
         let queue = zap::create(mos, tx, ObjectType::SCAN_QUEUE)?;
         phys.queue_obj.set(queue.0);
-        // Blocks in dedup tables are visited where they are referenced.
-        phys.ddt_class_max.set(0);
-        phys.ddt_bookmark.class.set(1);
+        // Blocks with several references are read with the dedup tables, unless there are few to be read.
+        let is_full = range.min <= Txg::INITIAL;
+        phys.ddt_class_max
+            .set(if is_full { DUPLICATE } else { DITTO });
         state.phys = Some(phys);
         state.is_changed = true;
         self.put(state, mos, tx)

@@ -24,7 +24,7 @@ use phys::scan::DSF_VISIT_DS_AGAIN;
 use phys::{BlkPtrPhys, BookmarkPhys, Phys, ScanPhys, ZilHeaderPhys};
 use zio::{Bookmark, LogStore, Pipeline};
 
-use crate::issue::{Issue, Tally};
+use crate::issue::{Issue, SHARED, Tally};
 use crate::slice::Pool;
 use crate::state::State;
 
@@ -72,6 +72,10 @@ impl<'a> Visit<'a> {
     }
 
     fn all(&mut self) {
+        self.shared();
+        if self.is_suspending {
+            return;
+        }
         let at = ObjsetId(self.phys().bookmark.objset.get());
         if at == ObjsetId(0) {
             let (min, max) = (self.phys().min_txg, self.phys().max_txg);
@@ -100,6 +104,46 @@ impl<'a> Visit<'a> {
             self.phys().cur_min_txg.set(min);
             self.phys().cur_max_txg.set(max);
             self.dataset(object);
+        }
+    }
+
+    /// Visits what is left of the dedup tables, up to the last class whose blocks are left out elsewhere.
+    #[doc(alias = "dsl_scan_ddt")]
+    fn shared(&mut self) {
+        let next = self.pool.next_shared;
+        loop {
+            let phys = self.phys();
+            if phys.ddt_bookmark.class.get() > phys.ddt_class_max.get() {
+                return;
+            }
+            let (min, max) = (Txg(phys.min_txg.get()), Txg(phys.max_txg.get()));
+            let found = next(&mut phys.ddt_bookmark);
+            let is_past = phys.ddt_bookmark.class.get() > phys.ddt_class_max.get();
+            match found {
+                Ok(Some(blocks)) if !is_past => {
+                    blocks
+                        .iter()
+                        .filter(|bp| bp.physical_birth() < max)
+                        .for_each(|bp| self.issue.take(bp, &SHARED, min, max));
+                }
+                // What is lost of them is to be known where they are referred to.
+                Ok(_) => {
+                    self.is_suspending = self.has_begun;
+                    return;
+                }
+                Err(error) => {
+                    // They are read where they are referred to.
+                    phys.ddt_class_max.set(0);
+                    phys.ddt_bookmark.class.set(1);
+                    self.issue.lost(&BlkPtrPhys::default(), &SHARED, error);
+                    return;
+                }
+            }
+            self.has_begun = true;
+            if self.issue.is_slice_over() {
+                self.is_suspending = true;
+                return;
+            }
         }
     }
 
@@ -269,6 +313,11 @@ impl Visitor for Visit<'_> {
     fn leave(&mut self, link: &Link<'_>) -> Step {
         let phys = self.phys();
         let (min, max) = (Txg(phys.min_txg.get()), Txg(phys.max_txg.get()));
+        let class_max = phys.ddt_class_max.get();
+        if link.bp.is_dedup() && (self.pool.was_walked)(class_max, link.bp) {
+            return Step::Continue;
+        }
+        let phys = self.phys();
         // Younger blocks are visited in the next pass over this dataset.
         if link.bp.physical_birth().0 <= phys.cur_max_txg.get() {
             self.issue.take(link.bp, &link.at, min, max);

@@ -146,7 +146,7 @@ impl Core {
 
     /// Drops the references released in this pass from the tables of shared blocks, and frees
     /// blocks that lost their last one. Before [`sync_frees`](Core::sync_frees).
-    pub(crate) fn sync_sharing(&self, tx: &Tx) -> Result<()> {
+    pub(crate) fn sync_sharing(&self, tx: &Tx) -> Result<Vec<BlkPtrPhys>> {
         let how = DdtSync {
             dsize: &|dva| self.dsize_of(dva),
             flushes: self.pass.load(Ordering::Relaxed) == 1,
@@ -168,7 +168,7 @@ impl Core {
         }
         assert!(self.sharing.is_settled(), "nothing is released meanwhile");
         self.sharing.set_fast(self.makes_fast_tables());
-        Ok(())
+        Ok(released.risen)
     }
 
     /// Adds the references that the txg begins with to the tables of cloned blocks. Before anything is freed.
@@ -372,6 +372,10 @@ impl PoolEnv for Core {
         let dspace = self.space.class_usage(AllocClass::Normal).dspace;
         let dspace = dspace.saturating_sub(self.space.nonallocating().dspace);
         dspace.saturating_add(self.sharing.dspace())
+    }
+
+    fn has_special(&self) -> bool {
+        self.space.has_class(AllocClass::Special)
     }
 
     fn embedded_log(&self) -> u64 {

@@ -9,6 +9,7 @@
 //! # Source
 //! OpenZFS `module/zfs/dsl_scan.c`, `module/zfs/vdev.c` (`vdev_dtl_reassess`, `vdev_resilver_needed`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -19,6 +20,7 @@ use phys::blkptr::{BlkPtrPhys, DvaPhys};
 use phys::feature::RESILVER_DEFER;
 use phys::pool_names::LAST_SCRUBBED_TXG;
 use phys::scan::POOL_SCAN_RESILVER;
+use rt::Mutex;
 use scan::{Kind, Range};
 use vdev::{Vdev, VdevKind};
 use zap::directory;
@@ -76,6 +78,8 @@ pub(crate) struct Scanning {
     restart_txg: AtomicU64,
     /// When the last slice ended.
     slice_ended_ns: AtomicU64,
+    /// Checksums of blocks in dedup tables that the scan could not read.
+    lost_shared: Mutex<BTreeSet<[u64; 4]>>,
     /// A scan has ended in this txg, or was restarted: its error log becomes the pool's.
     pub(crate) has_ended: AtomicBool,
 }
@@ -125,10 +129,7 @@ impl Inner {
         let kind = scan.running().expect("a scan runs");
         let mos_root = self.state.lock().uberblock.rootbp;
         let outcome = self.slice(kind, mos_root, tx)?;
-        let tally = outcome.tally;
-        let unrepaired = &self.scanning.unrepaired;
-        unrepaired.fetch_add(tally.unrepaired, Ordering::Relaxed);
-        self.pipeline.note_errors(tally.lost);
+        self.note_tally(outcome.tally);
         if outcome.is_complete {
             self.finish_scan(tx)
         } else {
@@ -164,24 +165,68 @@ impl Inner {
         self.take_newcomers(tx)
     }
 
+    /// Reads what the running scan may have passed in the dedup tables, and would leave out from now on elsewhere.
+    #[doc(alias = "dsl_scan_ddt_entry")]
+    pub(crate) fn scan_risen(&self, risen: &[BlkPtrPhys], tx: &Tx) -> Result<()> {
+        let scan = self.core.scan();
+        let Some(kind) = scan.running().filter(|_| !risen.is_empty()) else {
+            return Ok(());
+        };
+        let mos_root = self.state.lock().uberblock.rootbp;
+        let tally = self.with_pool(kind, mos_root, |pool| scan.read_now(pool, risen, tx))?;
+        self.note_tally(tally);
+        Ok(())
+    }
+
+    fn note_tally(&self, tally: scan::Tally) {
+        let unrepaired = &self.scanning.unrepaired;
+        unrepaired.fetch_add(tally.unrepaired, Ordering::Relaxed);
+        self.scanning.lost_shared.lock().extend(tally.lost_shared);
+        self.pipeline.note_errors(tally.lost);
+    }
+
+    /// Whether a block was read with the dedup tables. One that is lost is looked at again where it is referred to, so
+    /// that its files are named.
+    fn was_walked(&self, class_max: u64, bp: &BlkPtrPhys) -> bool {
+        bp.is_dedup()
+            && !self.scanning.lost_shared.lock().contains(&bp.cksum_words())
+            && self
+                .core
+                .sharing()
+                .has_deduped(class_max, bp)
+                .unwrap_or(false)
+    }
+
     fn slice(&self, kind: Kind, mos_root: BlkPtrPhys, tx: &Tx) -> Result<scan::Outcome> {
+        let scan = self.core.scan();
+        let outcome = self.with_pool(kind, mos_root, |pool| scan.slice(pool, tx));
+        let ended_ns = &self.scanning.slice_ended_ns;
+        ended_ns.store(rt::now_ns(), Ordering::Relaxed);
+        outcome
+    }
+
+    /// Calls `run` with the pool as a scan sees it.
+    fn with_pool<T>(
+        &self,
+        kind: Kind,
+        mos_root: BlkPtrPhys,
+        run: impl FnOnce(&scan::Pool<'_>) -> T,
+    ) -> T {
         let needs_io = |bp: &BlkPtrPhys| kind == Kind::Scrub || self.misses(bp);
         let share_ns = share_since(&self.scanning.slice_ended_ns);
         let is_over =
             |used_ns: u64, blocks: u64| self.is_slice_over(kind, share_ns, used_ns, blocks);
-        let pool = scan::Pool {
+        run(&scan::Pool {
             mos: &self.mos,
+            next_shared: &|at| self.core.sharing().next_deduped(at),
+            was_walked: &|class_max, bp| self.was_walked(class_max, bp),
             dsl: self.dsl(),
             pipeline: &self.pipeline,
             mos_root,
             needs_io: &needs_io,
             pace: &self.scanning.pace,
             is_over: &is_over,
-        };
-        let outcome = self.core.scan().slice(&pool, tx);
-        let ended_ns = &self.scanning.slice_ended_ns;
-        ended_ns.store(rt::now_ns(), Ordering::Relaxed);
-        outcome
+        })
     }
 
     /// Whether a device that is present now missed the block.
@@ -404,6 +449,7 @@ impl Inner {
             self.state.lock().labels_dirty = true;
         }
         self.scanning.unrepaired.store(0, Ordering::Relaxed);
+        self.scanning.lost_shared.lock().clear();
         if self.core.scan().running().is_some() {
             self.scanning.has_ended.store(true, Ordering::Release);
         }

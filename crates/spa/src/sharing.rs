@@ -37,6 +37,7 @@ use ddt::{Candidate, DdtHistogram, DdtKey, DdtSizes, DdtSync, Ddts, UniqueZaps};
 use dmu::{Objset, Tx};
 use phys::BlkPtrPhys;
 use phys::blkptr::DvaPhys;
+use phys::scan::DdtBookmarkPhys;
 use rt::{Mutex, RwLock};
 use zio::{DedupTables, Known};
 
@@ -76,6 +77,8 @@ pub struct Deduped {
 pub(crate) struct Released {
     /// Blocks that lost their last reference.
     pub(crate) free: Vec<BlkPtrPhys>,
+    /// Blocks that a scan would leave out from now on where they are referred to.
+    pub(crate) risen: Vec<BlkPtrPhys>,
     /// Tables of cloned blocks that became empty and were removed.
     pub(crate) clone_tables_gone: u64,
     /// Dedup tables of `fast_dedup` that were made, and that were removed.
@@ -220,6 +223,7 @@ impl Sharing {
         }
         let synced = tables.sync(tx, how)?;
         outcome.free.extend(synced.free);
+        outcome.risen = synced.risen;
         outcome.fast_tables = (synced.made, synced.removed);
         Ok(())
     }
@@ -274,6 +278,19 @@ impl Sharing {
         tables
             .as_mut()
             .map_or(Ok(0), |tables| tables.prune(candidates))
+    }
+
+    /// The next entry of the dedup tables; see [`Ddts::next`].
+    pub(crate) fn next_deduped(&self, at: &mut DdtBookmarkPhys) -> Result<Option<Vec<BlkPtrPhys>>> {
+        let tables = self.tables.lock();
+        tables.as_ref().map_or(Ok(None), |tables| tables.next(at))
+    }
+
+    /// Whether a block is in a dedup table; see [`Ddts::contains`].
+    pub(crate) fn has_deduped(&self, class_max: u64, bp: &BlkPtrPhys) -> Result<bool> {
+        let tables = self.tables.lock();
+        let has_it = |tables: &Ddts| tables.contains(class_max, bp);
+        tables.as_ref().map_or(Ok(false), has_it)
     }
 
     /// Blocks that are in no dedup table are not entered any more, or are again.

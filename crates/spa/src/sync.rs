@@ -118,7 +118,8 @@ impl Inner {
             if pass == 1 {
                 self.core.sync_deferred(tx)?;
             }
-            self.core.sync_sharing(tx)?;
+            let risen = self.core.sync_sharing(tx)?;
+            self.scan_risen(&risen, tx)?;
             self.core.sync_frees(tx)?;
             self.sync_remapped_frees(tx)?;
             self.sync_kept(tx)?;

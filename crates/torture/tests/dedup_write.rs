@@ -12,7 +12,10 @@ use ddt::{DdtClass, DdtEntry, DdtKey, DdtSync, DdtTable, Ddts};
 use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use oracle::{Zdb, have_zdb};
-use phys::{BlkPtrPhys, ChecksumType, DvaPhys, PropValue, feature};
+use phys::label::LABEL_START_SIZE;
+use phys::scan::DSS_FINISHED;
+use phys::{BlkPtrPhys, ChecksumType, DvaPhys, PropValue, ScanPhys, feature};
+use ram::Memory;
 use spa::{Prune, SharedTables, Spa};
 use torture::golden::golden;
 use torture::pool::{self, Layout};
@@ -928,4 +931,137 @@ fn tables_keep_to_their_quota() {
         assert!(first_block(&spa, name).is_dedup(), "{name}");
     }
     pool::assert_clean(&spa);
+}
+
+/// A mirror of disks in memory, whose scans visit so few blocks in a txg.
+fn scanned(tables: Tables, blocks_max: u64) -> (Vec<Arc<Memory>>, Spa) {
+    let disk = |n| Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES));
+    let disks: Vec<Arc<Memory>> = (0..2).map(disk).collect();
+    let devices: Vec<Arc<dyn Provider>> = disks.iter().map(|disk| disk.clone() as _).collect();
+    let spa = create(tables, Layout::Mirror, 12, &devices);
+    spa.export().unwrap();
+    drop(spa);
+    let mut settings = pool::settings();
+    settings.scan.blocks_max = blocks_max;
+    (disks, pool::open_with(&devices, false, settings).unwrap())
+}
+
+fn scrub(spa: &Spa) -> ScanPhys {
+    spa.scrub().unwrap();
+    spa.wait_scan(&mut |_| true).unwrap();
+    spa.scan().unwrap()
+}
+
+#[test]
+fn sim_a_scrub_reads_a_block_with_several_references_once() {
+    for tables in [Tables::Classic, Tables::Fast] {
+        rt::simulate(1, move || {
+            let (disks, spa) = scanned(tables, u64::MAX);
+            let props = [("dedup", DEDUP_ON), ("recordsize", RECORD as u64)];
+            pool::create_fs(&spa, "tank/fs", &props).unwrap();
+            let bytes = Dice::new(1).bytes(256 * RECORD);
+            ["a", "b", "c"]
+                .iter()
+                .for_each(|name| put(&spa, name, &bytes));
+            spa.sync().unwrap();
+            flush_logs(&spa);
+            (0..3).for_each(|_| spa.force_sync().map(|_| ()).unwrap());
+            let scan = scrub(&spa);
+            // Each place once, but for what is deferred or not part of any block.
+            let (all, seen) = (
+                scan.to_examine.get(),
+                scan.examined.get() + scan.skipped.get(),
+            );
+            assert!(seen <= all && seen > all / 5 * 4, "{scan:?}");
+            // What is lost is named where it is referred to, and, as OpenZFS has it, as part of the tables.
+            let at = first_block(&spa, "b").dva[0].offset() + LABEL_START_SIZE;
+            for disk in &disks {
+                disk.write(at, &[0x5a; RECORD]).unwrap();
+            }
+            let scan = scrub(&spa);
+            assert_eq!(scan.errors.get(), 4, "{scan:?} {:?}", spa.damaged());
+            let objects = spa
+                .damaged()
+                .unwrap()
+                .into_iter()
+                .map(|block| block.object.0);
+            assert_eq!(objects.collect::<Vec<_>>().len(), 4);
+        });
+    }
+}
+
+/// Overwrites all data of a disk.
+fn scribble(disk: &Memory) {
+    let junk = vec![0x5a; 1 << 20];
+    for mib in 4..(DISK_BYTES >> 20) - 1 {
+        disk.write(mib << 20, &junk).unwrap();
+    }
+}
+
+/// Blocks that get their second reference after a scrub has passed the tables, and before it gets to their file.
+#[test]
+fn sim_a_scrub_reads_blocks_that_are_referred_to_once_more_meanwhile() {
+    for tables in [Tables::Classic, Tables::Fast] {
+        rt::simulate(1, move || {
+            let (disks, spa) = scanned(tables, 8);
+            let props = [("dedup", DEDUP_ON), ("recordsize", RECORD as u64)];
+            pool::create_fs(&spa, "tank/fs", &props).unwrap();
+            let bytes = Dice::new(1).bytes(64 * RECORD);
+            put(&spa, "first", &bytes);
+            spa.sync().unwrap();
+            flush_logs(&spa);
+            scribble(&disks[1]);
+            spa.scrub().unwrap();
+            while spa.scan().unwrap().ddt_bookmark.class.get() <= 1 {
+                spa.force_sync().unwrap();
+            }
+            put(&spa, "second", &bytes);
+            spa.sync().unwrap();
+            flush_logs(&spa);
+            assert!(spa.scan_running().is_some(), "it has not come to the file");
+            spa.wait_scan(&mut |_| true).unwrap();
+            spa.export().unwrap();
+            drop(spa);
+            let spa = pool::open(&[disks[1].clone() as Arc<dyn Provider>], true).unwrap();
+            pool::assert_clean(&spa);
+        });
+    }
+}
+
+/// A scrub in small steps mends a whole side of a mirror, whatever becomes of the references meanwhile.
+#[test]
+fn sim_a_scrub_mends_shared_blocks_while_references_come_and_go() {
+    for (n, tables) in [Tables::Classic, Tables::Fast, Tables::Fast]
+        .into_iter()
+        .enumerate()
+    {
+        let seed = seed(60 + n as u64);
+        rt::simulate(seed, move || {
+            let mut dice = Dice::new(seed);
+            let mut model = Model::default();
+            let (disks, spa) = scanned(tables, 8);
+            let mut at = Bench::new(spa);
+            (0..120).for_each(|_| model.step(&mut at, &mut dice));
+            at.spa.sync().unwrap();
+            scribble(&disks[1]);
+            at.spa.scrub().unwrap();
+            let mut beside = 0;
+            while at.spa.scan_running().is_some() {
+                model.step(&mut at, &mut dice);
+                at.spa.sync().unwrap();
+                beside += 1;
+            }
+            assert!(beside > 10, "{beside} txgs");
+            let scan = at.spa.scan().unwrap();
+            assert_eq!((scan.state.get(), scan.errors.get()), (DSS_FINISHED, 0));
+            let Bench { spa, mounts } = at;
+            drop(mounts);
+            check(&spa, &model);
+            spa.export().unwrap();
+            drop(spa);
+            let spa = pool::open(&[disks[1].clone() as Arc<dyn Provider>], true).unwrap();
+            model.compare(&spa);
+            pool::assert_clean(&spa);
+        });
+    }
 }

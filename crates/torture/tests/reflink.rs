@@ -35,8 +35,9 @@ struct Model {
 fn create(disks: &[Arc<dyn Provider>]) -> Spa {
     let root = init(NewFilesystem::default(), true);
     let spa = pool::create("tank", Layout::Mirror, 9, disks, root).unwrap();
-    for (name, compression) in DATASETS.into_iter().zip([2, 15]) {
-        let props = [("recordsize", RECORD_BYTES), ("compression", compression)];
+    for name in DATASETS {
+        // LZ4
+        let props = [("recordsize", RECORD_BYTES), ("compression", 15)];
         pool::create_fs(&spa, name, &props).unwrap();
     }
     spa
@@ -247,6 +248,70 @@ fn a_file_of_many_blocks_is_cloned_whole() {
     let error = fs.clone_range(two, u64::MAX - 511, from, 512).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooBig);
     pool::assert_clean(&spa);
+}
+
+/// What would be written otherwise is not shared, unless it is of a snapshot.
+#[test]
+fn file_systems_that_write_otherwise_share_nothing() {
+    const OFF: (&str, u64) = ("compression", 2);
+    let small = |bytes| [OFF, ("special_small_blocks", bytes)];
+    for (layout, count) in [(Layout::Stripe, 1), (Layout::Classes, 4)] {
+        let disk = |n| Arc::new(PowerCut::new(format!("/disk{n}"), DISK_BYTES)) as _;
+        let disks: Vec<Arc<dyn Provider>> = (0..count).map(disk).collect();
+        let root = init(NewFilesystem::default(), true);
+        let spa = pool::create("tank", layout, 12, &disks, root).unwrap();
+        let new = |name: &str, props: &[(&str, u64)]| {
+            let props = [&[("recordsize", RECORD_BYTES)], props].concat();
+            pool::create_fs(&spa, &format!("tank/{name}"), &props).unwrap();
+        };
+        new("from", &[OFF]);
+        pool::write_file(&spa, "tank/from", "f1", &Dice::new(1).bytes(5 * 4096));
+        spa.sync().unwrap();
+        let dsl = spa.parts().dsl();
+        dsl.snapshot(&["tank/from@s"], Vec::new()).unwrap();
+        let shares = |from: &str, to: &str| {
+            let (from, to) = (
+                mount(dsl, from, true).unwrap(),
+                mount(dsl, to, false).unwrap(),
+            );
+            let place = FileOffset {
+                fs: &from,
+                id: from.resolve("f1").unwrap(),
+                offset: 0,
+            };
+            let file = to
+                .create_file(to.root(), b"f1", &Create::default())
+                .unwrap();
+            let cloned = to.clone_range(file.id, 0, place, 5 * 4096);
+            if let Err(error) = &cloned {
+                assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            }
+            cloned.is_ok()
+        };
+        let has_special = layout == Layout::Classes;
+        for (name, props, expected) in [
+            ("same", &[OFF][..], true),
+            ("packed", &[("compression", 15)], false),
+            ("copies", &[OFF, ("copies", 2)], false),
+            ("summed", &[OFF, ("checksum", 8)], false),
+            ("small", &small(4096), !has_special),
+            ("tiny", &small(2048), true),
+        ] {
+            new(name, props);
+            let to = format!("tank/{name}");
+            assert_eq!(shares("tank/from", &to), expected, "{name} of {layout:?}");
+        }
+        new("later", &[("compression", 15)]);
+        assert!(shares("tank/from@s", "tank/later"));
+        pool::assert_clean(&spa);
+        // It is there without its first owner.
+        dsl.destroy_snapshots(&["tank/from@s"], false).unwrap();
+        dsl.destroy_head("tank/from").unwrap();
+        (0..3).for_each(|_| spa.force_sync().map(|_| ()).unwrap());
+        let later = mount(dsl, "tank/later", true).unwrap();
+        assert!(read(&later, 1).unwrap() == Dice::new(1).bytes(5 * 4096));
+        pool::assert_clean(&spa);
+    }
 }
 
 /// The block stays when its first owner goes in the very txg in which it was cloned.

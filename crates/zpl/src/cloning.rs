@@ -5,6 +5,10 @@
 //! of the source may be in the midst of one. Where that is not so the caller copies. A block that is dirty has no
 //! place on disk to share yet: its txg is synced first.
 //!
+//! Blocks stay as they were written, so file systems that would write them otherwise share none: with another checksum,
+//! compression, number of copies or dedup, or with blocks of this size in another class. What a snapshot has is shared
+//! all the same.
+//!
 //! The intent log has a clone as the writing of its bytes: after a crash they are a copy.
 //!
 //! # Concurrency
@@ -55,8 +59,8 @@ impl Filesystem {
     /// [`write`](Filesystem::write). What was cloned before the error stays.
     #[doc(alias = "zfs_clone_range")]
     pub fn clone_range(&self, id: ObjectId, to: u64, from: FileOffset<'_>, len: u64) -> Result<()> {
-        let groups = |fs: &Filesystem| fs.groups.as_ref().map(std::sync::Arc::as_ptr);
-        if groups(self) != groups(from.fs) || !self.space.can_clone() {
+        let is_same_pool = self.space.pool_number() == from.fs.space.pool_number();
+        if !is_same_pool || !self.space.can_clone() {
             return Err(unsupported("the pool does not share blocks"));
         }
         let is_same_file = from.id == id && from.fs.objset.id() == self.objset.id();
@@ -110,6 +114,7 @@ impl Filesystem {
         if bytes == 0 {
             return Ok(Cloned::Bytes(0));
         }
+        self.check_written_alike(from.fs, blksz)?;
         check_places((&theirs, from.offset), (&ours, to), bytes)?;
         self.check_change(&ours, to)?;
         let blocks = from.offset / blksz..(from.offset + bytes).div_ceil(blksz);
@@ -131,6 +136,21 @@ impl Filesystem {
             log::write(self, &tx, &ours, at, part, None);
         }
         Ok(Cloned::Bytes(bytes))
+    }
+}
+
+impl Filesystem {
+    /// Whether blocks of that size would be written in the same way by another file system.
+    #[doc(alias = "zfs_bclone_strict_properties")]
+    fn check_written_alike(&self, from: &Filesystem, blksz: u64) -> Result<()> {
+        if from.objset.id() == self.objset.id() || from.space.is_snapshot() {
+            return Ok(());
+        }
+        let (theirs, ours) = (from.objset.props(), self.objset.props());
+        if theirs.writes_like(&ours, blksz, self.space.has_special()) {
+            return Ok(());
+        }
+        Err(unsupported("file systems with other properties"))
     }
 }
 

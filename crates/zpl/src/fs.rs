@@ -115,6 +115,21 @@ pub trait SpaceCheck: Send + Sync {
         false
     }
 
+    /// Names the pool among those that are open; 0 if there is none.
+    fn pool_number(&self) -> usize {
+        0
+    }
+
+    /// Whether it is a snapshot.
+    fn is_snapshot(&self) -> bool {
+        false
+    }
+
+    /// Whether the pool has special devices.
+    fn has_special(&self) -> bool {
+        false
+    }
+
     /// The numbers for `statfs`.
     fn space(&self) -> Space;
 }

@@ -255,6 +255,19 @@ impl SpaceCheck for DatasetSpace {
         pool.is_some_and(|pool| pool.mos().env().feature_is_enabled(feature::BLOCK_CLONING))
     }
 
+    fn pool_number(&self) -> usize {
+        self.pool.as_ptr().addr()
+    }
+
+    fn is_snapshot(&self) -> bool {
+        self.ds.is_snapshot()
+    }
+
+    fn has_special(&self) -> bool {
+        let pool = self.pool.upgrade();
+        pool.is_some_and(|pool| pool.mos().env().has_special())
+    }
+
     fn space(&self) -> Space {
         let Some(pool) = self.pool.upgrade() else {
             return Space::default();

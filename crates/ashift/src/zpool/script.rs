@@ -1,8 +1,8 @@
 //! `zpool status -c` and `zpool iostat -c`: scripts that say more of each device.
 //!
 //! # What it is
-//! Scripts are looked for in the folders of `ZPOOL_SCRIPTS_PATH`, or else `~/.zpool.d` and `/etc/zfs/zpool.d`. One is run
-//! for each device, with what it is to look at in its environment, several at a time.
+//! Scripts are looked for in the folders of `ZPOOL_SCRIPTS_PATH`, or else `~/.zpool.d` and `/etc/zfs/zpool.d`. Each is
+//! run for each device, with what it is to look at in its environment, several at a time.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_iter.c (`all_pools_for_each_vdev_run`, `zpool_get_cmd_search_path`), cmd/zpool/zpool_main.c
