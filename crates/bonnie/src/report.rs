@@ -446,15 +446,10 @@ Latency               150ms     160ms     170ms     180ms     190ms     200ms
 Version 2.00a       ------Sequential Output------ --Sequential Input- --Random-
                     -Per Chr- --Block-- -Rewrite- -Per Chr- --Block-- --Seeks--
 Name:Size etc        /sec %CP  /sec %CP  /sec %CP  /sec %CP  /sec %CP  /sec %CP
-a lo 10M:64k:4:100:3 +++++ +++ 16.7m  16 12.5m  12 3072k  10 8533k   8  71.4   7
+a l 10M:64k:4:100:3 +++++ +++ 16.7m  16 12.5m  12 3072k  10 8533k   8  71.4   7
 Latency             90000us     100ms     110ms     120ms     130ms     140ms
 ";
-        assert_eq!(
-            report.text(),
-            expected
-                .replace("a lo 10M:64k:4:100:3 ", "a lo 10M:64k:4:100:3 ")
-                .replacen("a lo 10M", "a l 10M", 1)
-        );
+        assert_eq!(report.text(), expected);
         assert_eq!(
             report.csv().split(",71.4,7,").next().unwrap(),
             "1.98,2.00a,a long name of a computer,4,5,10M,,100,3,+++++,+++,17066,16,12800,12,3072,10,8533,8"

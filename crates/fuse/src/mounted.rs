@@ -95,8 +95,8 @@ impl Mounted {
         self.session.wait();
     }
 
-    /// Closes a snapshot that programs have looked at below `.zfs/snapshot`, so that it can be destroyed. One in which a
-    /// program still is stays open.
+    /// Closes a snapshot that programs have looked at below `.zfs/snapshot`, so that it can be destroyed. One in which
+    /// a program still is stays open.
     pub fn let_go(&self, snapshot: &str) {
         self.session.let_go(snapshot);
     }
