@@ -242,16 +242,18 @@ fn the_calls_are_those_of_the_original() {
 
 /// Lines of a real run, of ours, and such as neither prints.
 fn lines() -> String {
-    let folder = folder();
-    let mut lines = String::new();
-    for is_real in [true, false] {
+    let run = |is_real| {
+        let folder = folder();
         let mut command = program("bonnie++", is_real, folder.path());
         command
-            .args(["-s", "0", "-n", "1:100:0:3", "-u", "root", "-q", "-d"])
+            .args("-s 1 -f1 -r 0 -n 1:100:0:3 -u root -q -m box -z 3 -d".split(' '))
             .arg(folder.path());
-        lines += &text(&succeeds(command).stdout);
-    }
-    lines
+        text(&succeeds(command).stdout)
+    };
+    let ours = std::thread::spawn(move || run(false));
+    let (real, ours) = (run(true), ours.join().unwrap());
+    assert_eq!(without_numbers(&ours), without_numbers(&real));
+    real + &ours
         + "format_version,bonnie_version,name\n\
            1.98,2.00a,one,1,5,16G,,8192,5,378,99,86104,25,34410,11,741,99,104384,13,169.2,6,64,102400,128,,8,\
            4096,10,10000,20,+++++,+++,5000,30,,,77,1,23421us,1246ms,1414ms,12410us,1225ms,1005ms,1us,2us,3ms,4s,,6us\n\
@@ -318,7 +320,7 @@ impl Machine {
 fn in_a_machine_the_same_seed_gives_the_same_report() {
     let run = || {
         let machine = Machine::new();
-        let line = "-m m bonnie++ -d /test -s 8 -n 1:2000:100:3 -f1 -z 1 -b --era 1.96";
+        let line = "-m m bonnie++ -d /test -s 8 -n 1:2000:100:3 -f -z 1 -b --era 1.96";
         let output = machine.run(line);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let left = machine.run("-m m ls /test");
