@@ -240,6 +240,40 @@ fn the_calls_are_those_of_the_original() {
     check_calls("-s 0 -n 1:-2 -b -u 65534 -m box -z 7");
 }
 
+#[test]
+fn what_is_said_and_printed_is_what_the_original_prints() {
+    if !have(&["bonnie++"]) {
+        return;
+    }
+    let variants = [
+        "-s 0 -n 1 -x 2 -u root",
+        "-s 0 -n 1:9k:1k:2 -y p -u nobody:bin",
+        "-s 0 -n 1:5k:0:7 -c 3 -q -g 7",
+        "-s 1:1k:10:11 -r 0 -f -c 4 -n 0 -u root",
+    ];
+    let run = |is_real, options: &'static str| {
+        std::thread::spawn(move || {
+            let folder = folder();
+            let all = Permissions::from_mode(0o777);
+            std::fs::set_permissions(folder.path(), all).unwrap();
+            let mut command = program("bonnie++", is_real, folder.path());
+            command.args("-m box -z 3 -d".split(' ')).arg(folder.path());
+            command.args(options.split(' ')).stdin(Stdio::null());
+            let output = succeeds(command);
+            let said = if options.contains("-q") {
+                ""
+            } else {
+                &text(&output.stderr)
+            };
+            (without_numbers(&text(&output.stdout)), said.to_owned())
+        })
+    };
+    let runs = variants.map(|options| (options, run(true, options), run(false, options)));
+    for (options, real, ours) in runs {
+        assert_eq!(ours.join().unwrap(), real.join().unwrap(), "{options}");
+    }
+}
+
 /// Lines of a real run, of ours, and such as neither prints.
 fn lines() -> String {
     let run = |is_real| {
