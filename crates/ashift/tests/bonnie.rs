@@ -240,18 +240,54 @@ fn the_calls_are_those_of_the_original() {
     check_calls("-s 0 -n 1:-2 -b -u 65534 -m box -z 7");
 }
 
+#[test]
+fn what_is_said_and_printed_is_what_the_original_prints() {
+    if !have(&["bonnie++"]) {
+        return;
+    }
+    let variants = [
+        "-s 0 -n 1 -x 2 -u root",
+        "-s 0 -n 1:9k:1k:2 -y p -u nobody:bin",
+        "-s 0 -n 1:5k:0:7 -c 3 -q -g 7",
+        "-s 1:1k:10:11 -r 0 -f -c 4 -n 0 -u root",
+    ];
+    let run = |is_real, options: &'static str| {
+        std::thread::spawn(move || {
+            let folder = folder();
+            let all = Permissions::from_mode(0o777);
+            std::fs::set_permissions(folder.path(), all).unwrap();
+            let mut command = program("bonnie++", is_real, folder.path());
+            command.args("-m box -z 3 -d".split(' ')).arg(folder.path());
+            command.args(options.split(' ')).stdin(Stdio::null());
+            let output = succeeds(command);
+            let said = if options.contains("-q") {
+                ""
+            } else {
+                &text(&output.stderr)
+            };
+            (without_numbers(&text(&output.stdout)), said.to_owned())
+        })
+    };
+    let runs = variants.map(|options| (options, run(true, options), run(false, options)));
+    for (options, real, ours) in runs {
+        assert_eq!(ours.join().unwrap(), real.join().unwrap(), "{options}");
+    }
+}
+
 /// Lines of a real run, of ours, and such as neither prints.
 fn lines() -> String {
-    let folder = folder();
-    let mut lines = String::new();
-    for is_real in [true, false] {
+    let run = |is_real| {
+        let folder = folder();
         let mut command = program("bonnie++", is_real, folder.path());
         command
-            .args(["-s", "0", "-n", "1:100:0:3", "-u", "root", "-q", "-d"])
+            .args("-s 1 -f1 -r 0 -n 1:100:0:3 -u root -q -m box -z 3 -d".split(' '))
             .arg(folder.path());
-        lines += &text(&succeeds(command).stdout);
-    }
-    lines
+        text(&succeeds(command).stdout)
+    };
+    let ours = std::thread::spawn(move || run(false));
+    let (real, ours) = (run(true), ours.join().unwrap());
+    assert_eq!(without_numbers(&ours), without_numbers(&real));
+    real + &ours
         + "format_version,bonnie_version,name\n\
            1.98,2.00a,one,1,5,16G,,8192,5,378,99,86104,25,34410,11,741,99,104384,13,169.2,6,64,102400,128,,8,\
            4096,10,10000,20,+++++,+++,5000,30,,,77,1,23421us,1246ms,1414ms,12410us,1225ms,1005ms,1us,2us,3ms,4s,,6us\n\
@@ -318,7 +354,7 @@ impl Machine {
 fn in_a_machine_the_same_seed_gives_the_same_report() {
     let run = || {
         let machine = Machine::new();
-        let line = "-m m bonnie++ -d /test -s 8 -n 1:2000:100:3 -f1 -z 1 -b --era 1.96";
+        let line = "-m m bonnie++ -d /test -s 8 -n 1:2000:100:3 -f -z 1 -b --era 1.96";
         let output = machine.run(line);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let left = machine.run("-m m ls /test");

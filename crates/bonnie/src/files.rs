@@ -70,7 +70,8 @@ pub trait Files: Send + Sync {
     /// As chdir(2).
     fn chdir(&self, path: &str) -> Result<()>;
 
-    /// Calls `each` with the names in the current directory, in the order in which they are found there; it may remove them.
+    /// Calls `each` with the names in the current directory, in the order in which they are found there; it may
+    /// remove them.
     ///
     /// # Errors
     /// As readdir(3).

@@ -226,7 +226,8 @@ impl Report<'_> {
     fn files_table(&self) -> String {
         let options = self.options;
         if options.thousands == 0 {
-            return String::new();
+            // The original ends the line of a table that it has not begun.
+            return "\n".to_owned();
         }
         let mut what = options.thousands.to_string();
         let columns = match options.kind {
@@ -446,15 +447,10 @@ Latency               150ms     160ms     170ms     180ms     190ms     200ms
 Version 2.00a       ------Sequential Output------ --Sequential Input- --Random-
                     -Per Chr- --Block-- -Rewrite- -Per Chr- --Block-- --Seeks--
 Name:Size etc        /sec %CP  /sec %CP  /sec %CP  /sec %CP  /sec %CP  /sec %CP
-a lo 10M:64k:4:100:3 +++++ +++ 16.7m  16 12.5m  12 3072k  10 8533k   8  71.4   7
+a l 10M:64k:4:100:3 +++++ +++ 16.7m  16 12.5m  12 3072k  10 8533k   8  71.4   7
 Latency             90000us     100ms     110ms     120ms     130ms     140ms
 ";
-        assert_eq!(
-            report.text(),
-            expected
-                .replace("a lo 10M:64k:4:100:3 ", "a lo 10M:64k:4:100:3 ")
-                .replacen("a lo 10M", "a l 10M", 1)
-        );
+        assert_eq!(report.text(), format!("{expected}\n"));
         assert_eq!(
             report.csv().split(",71.4,7,").next().unwrap(),
             "1.98,2.00a,a long name of a computer,4,5,10M,,100,3,+++++,+++,17066,16,12800,12,3072,10,8533,8"

@@ -136,7 +136,7 @@ impl DatasetsWriter<'_> {
 
     /// Changes the wrapping key of an encrypted dataset and of all that inherit it.
     pub fn change_key(self, name: &str, change: KeyChange) -> Result<()> {
-        self.0.change_key(name, change)
+        self.dsl().change_key(name, change)
     }
 
     /// Creates a clone of a snapshot.

@@ -33,6 +33,8 @@ pub(crate) struct Lwb {
 /// Records to be put into blocks.
 pub(crate) struct Pending {
     itxs: VecDeque<(Txg, Itx)>,
+    /// What they take: summed up once, as each block asks for it and a commit may have millions of records.
+    bytes: u64,
     /// zl_lr_seq: the number of the last record.
     pub(crate) lr_seq: u64,
 }
@@ -45,9 +47,15 @@ pub(crate) struct Filled {
     pub(crate) max_txg: Txg,
 }
 
+/// Estimated bytes that a record takes.
+fn bytes_of(itx: &Itx) -> u64 {
+    itx.record.len() as u64 + itx.data_len()
+}
+
 impl Pending {
     pub(crate) fn new(itxs: Vec<(Txg, Itx)>, lr_seq: u64) -> Pending {
         Pending {
+            bytes: itxs.iter().map(|(_, itx)| bytes_of(itx)).sum(),
             itxs: itxs.into(),
             lr_seq,
         }
@@ -68,10 +76,18 @@ impl Pending {
 
     /// Estimated bytes that the remaining records take; data may turn out to be gone.
     pub(crate) fn bytes(&self) -> u64 {
-        self.itxs
-            .iter()
-            .map(|(_, itx)| itx.record.len() as u64 + itx.data_len())
-            .sum()
+        self.bytes
+    }
+
+    fn take(&mut self) -> Option<(Txg, Itx)> {
+        let (txg, itx) = self.itxs.pop_front()?;
+        self.bytes -= bytes_of(&itx);
+        Some((txg, itx))
+    }
+
+    fn put_back(&mut self, txg: Txg, itx: Itx) {
+        self.bytes += bytes_of(&itx);
+        self.itxs.push_front((txg, itx));
     }
 
     /// Moves as many records as fit into a block of `size` bytes.
@@ -88,7 +104,7 @@ impl Pending {
             used: ZilChainPhys::SIZE,
             max_txg: Txg(0),
         };
-        while let Some((txg, itx)) = self.itxs.pop_front() {
+        while let Some((txg, itx)) = self.take() {
             let room = block.data.len() - block.used;
             let whole = itx.record.len() + align_up(itx.data_len(), 8) as usize;
             let (itx, rest) = match itx.write_state {
@@ -96,7 +112,7 @@ impl Pending {
                 WriteState::NeedCopy(request) => match split(itx, request, room) {
                     (Some(first), rest) => (first, rest),
                     (None, Some(rest)) => {
-                        self.itxs.push_front((txg, rest));
+                        self.put_back(txg, rest);
                         break;
                     }
                     (None, None) => unreachable!("a split keeps all data"),
@@ -108,12 +124,12 @@ impl Pending {
                     return Err(Error::new(base::ErrorKind::TooBig, text));
                 }
                 WriteState::Complete => {
-                    self.itxs.push_front((txg, itx));
+                    self.put_back(txg, itx);
                     break;
                 }
             };
             if let Some(rest) = rest {
-                self.itxs.push_front((txg, rest));
+                self.put_back(txg, rest);
             }
             self.put(&mut block, txg, itx, get_data)?;
         }
@@ -270,6 +286,8 @@ mod tests {
         while !pending.is_empty() {
             let block = pending.fill(BLOCK_MAX_BYTES, &data).unwrap();
             assert!(!block.is_empty());
+            let left: u64 = pending.itxs.iter().map(|(_, itx)| bytes_of(itx)).sum();
+            assert_eq!(pending.bytes(), left);
             let used = block.used;
             let bytes = block.seal(BlkPtrPhys::default());
             for record in records(&bytes[ZilChainPhys::SIZE..used]) {

@@ -47,7 +47,7 @@ pool (POOL/DATASET:/path); in a machine it is below a mountpoint, and the time i
   -m   the name in the report             -r   memory, which the size is checked against; 0: not
   -x   so many runs, a line for each      -c   how many of these run at a time, for the report
   -u   the owner of the files             -g   their group
-  -f   nothing, or so much, byte by byte  -b   everything onto the disk at once
+  -f   nothing, or MIB, byte by byte      -b   everything onto the disk at once
   -D   past the cache                     -q   tables to stderr, and nothing else there
   -z   where random numbers begin         -Z   a file of them
   -y p asks before each test, so that several may begin together

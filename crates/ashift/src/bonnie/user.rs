@@ -1,4 +1,4 @@
-//! As whom the files are made: `-u` and `-g`.
+//! The user who makes the files: `-u` and `-g`.
 
 use rustix::process::{Gid, Uid, getegid, geteuid};
 use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
