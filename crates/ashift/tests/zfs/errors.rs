@@ -162,9 +162,12 @@ fn what_is_not_there_says_so() {
     ] {
         place.refused(command, &format!("zfs {command}: not supported yet"));
     }
-    let create = "create -o encryption=on tank/secret";
-    let words = "'encryption=on' is not kept up by this program yet, only 'off'";
-    place.refused(create, &format!("cannot create 'tank/secret': {words}"));
+    let create = "create -o casesensitivity=insensitive tank/a";
+    let words =
+        "'casesensitivity=insensitive' is not kept up by this program yet, only 'sensitive'";
+    place.refused(create, &format!("cannot create 'tank/a': {words}"));
+    let words = "cannot create 'tank/a': Keyformat required for new encryption root.";
+    place.refused("create -o encryption=on tank/a", words);
     assert_eq!(place.names(), "tank");
     assert!(place.zfs("version").starts_with("ashift-"));
 }
