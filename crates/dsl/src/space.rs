@@ -215,9 +215,13 @@ impl DslPool {
     #[doc(alias = "dsl_dir_tempreserve_space")]
     pub fn check_space(&self, ds: &Arc<DslDataset>, bytes: u64, frees: bool) -> Result<()> {
         for _ in 0..SPACE_ATTEMPTS {
-            match self.try_space(ds, bytes, frees)? {
-                Room::Enough => return Ok(()),
-                Room::Later => {
+            match self.try_space(ds, bytes, frees) {
+                Ok(Room::Enough) => return Ok(()),
+                Err(error) => {
+                    self.groups().check_running()?;
+                    return Err(error);
+                }
+                Ok(Room::Later) => {
                     self.groups().sync_all()?;
                 }
             }

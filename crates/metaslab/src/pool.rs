@@ -665,19 +665,18 @@ impl Topology {
         let own = self.class(class);
         let normal = self.class(AllocClass::Normal);
         let special = self.class(AllocClass::Special);
-        let turns = match class {
-            AllocClass::Normal => vec![normal],
-            AllocClass::Log => vec![
-                own,
-                self.embedded_log(AllocClass::Special),
-                special,
-                self.embedded_log(AllocClass::Normal),
-                normal,
+        let before: [Option<&Class>; 4] = match class {
+            AllocClass::Normal => [None; 4],
+            AllocClass::Log => [
+                Some(own),
+                Some(self.embedded_log(AllocClass::Special)),
+                Some(special),
+                Some(self.embedded_log(AllocClass::Normal)),
             ],
-            AllocClass::Dedup if !own.groups.is_empty() => vec![own, normal],
-            AllocClass::Dedup | AllocClass::Special => vec![special, normal],
+            AllocClass::Dedup if !own.groups.is_empty() => [Some(own), None, None, None],
+            AllocClass::Dedup | AllocClass::Special => [Some(special), None, None, None],
         };
-        turns.into_iter()
+        before.into_iter().flatten().chain([normal])
     }
 
     /// Sorts the groups into their classes again.

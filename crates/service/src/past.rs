@@ -148,7 +148,7 @@ impl Session {
     /// # Errors
     /// `Busy` if it, or a device of it, is in use; `Corrupt` without a valid uberblock.
     pub fn past(&self, found: FoundPool) -> Result<Past> {
-        let lock = self.lock_new(&found.name.clone()).map_err(in_words)?;
+        let lock = self.lock_new(&found.name).map_err(in_words)?;
         let (name, host) = (found.name.clone(), self.pools.host()?);
         let settings = self.pools.settings(&name);
         let found = self.lock_devices(found, &name, true).map_err(in_words)?;

@@ -64,6 +64,23 @@ impl Bench {
         mount(self.spa.parts().dsl(), "tank", false).unwrap()
     }
 
+    /// A file system with one file, `f`, and no room for more.
+    fn full(&self) -> Mount {
+        let dsl = self.spa.parts().dsl();
+        pool::create_fs(&self.spa, "tank/full", &[("compression", 2)]).unwrap();
+        dsl.set_prop("tank/full", "refquota", PropValue::Number(1 << 20))
+            .unwrap();
+        let full = mount(dsl, "tank/full", false).unwrap();
+        let file = full.create_file(full.root(), b"f", &Create::default());
+        let file = file.unwrap();
+        let noise = Dice::new(1).bytes(1 << 20);
+        full.write(file.id, 0, &noise).unwrap();
+        self.spa.sync().unwrap();
+        let refused = full.write(file.id, 1 << 20, &noise).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Quota);
+        full
+    }
+
     fn set_failmode(&self, number: u64) {
         self.spa
             .set_prop("failmode", PropValue::Number(number))
@@ -207,6 +224,8 @@ fn sim_with_failmode_continue_writes_have_errors_and_reads_go_on() {
         let bench = Bench::new(Layout::Stripe, pool::settings());
         bench.set_failmode(CONTINUE);
         let fs = bench.fs();
+        let full = bench.full();
+        let of_full = full.lookup(full.root(), b"f").unwrap();
         let file = fs.create_file(fs.root(), b"f", &Create::default()).unwrap();
         fs.write(file.id, 0, b"before").unwrap();
         bench.kill();
@@ -215,6 +234,8 @@ fn sim_with_failmode_continue_writes_have_errors_and_reads_go_on() {
         let refused = fs.write(file.id, 0, b"after").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Suspended);
         assert!(refused.to_string().contains("/disk"), "{refused}");
+        let refused = full.write(of_full.id, 0, b"more").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Suspended, "{refused}");
         let refused = fs.fsync(file.id).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Suspended);
         let refused = bench.spa.close().unwrap_err();
@@ -232,6 +253,7 @@ fn sim_with_failmode_continue_writes_have_errors_and_reads_go_on() {
         drop(fs);
         bench.spa.sync().unwrap();
         pool::assert_clean(&bench.spa);
+        drop(full);
         // It was not closed, so scans continue as well.
         bench.spa.scrub().unwrap();
         let mut slices = 0;

@@ -12,7 +12,6 @@
 //!    attributes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use base::{BlockBuf, Error, ErrorKind, Result};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -326,6 +325,7 @@ impl<'a> Copy<'a> {
         };
         salvage.reached.insert(item.meta.identity.1);
         salvage.lost.clear();
+        salvage.bare = None;
         salvage.is_done(item.shown)
     }
 
@@ -334,11 +334,7 @@ impl<'a> Copy<'a> {
         let Some(salvage) = &mut self.salvage else {
             return Ok(());
         };
-        let left = match std::mem::take(&mut salvage.lost) {
-            lost if lost.is_empty() => Left::Whole,
-            lost if covers(&lost, item.meta.size) => Left::Gone("all of its content".to_owned()),
-            lost => Left::Partly(lost),
-        };
+        let left = salvage.left(item.meta.size);
         self.left(item.shown, &left)
     }
 
@@ -629,6 +625,12 @@ impl<'a> Copy<'a> {
 
     fn xattrs(&mut self, item: Item<'_>, new: &Handle) {
         let xattrs = self.source.xattrs(item.file);
+        if let (Some(salvage), Err(error)) = (&mut self.salvage, &xattrs)
+            && salvage::is_damage(error)
+        {
+            salvage.bare = Some(error.to_string());
+            return;
+        }
         let Some(xattrs) = self.run.note(item.shown, xattrs) else {
             return;
         };
@@ -656,11 +658,6 @@ impl<'a> Copy<'a> {
             self.losses.note(self.run, item.shown, &called, &error);
         }
     }
-}
-
-/// Whether nothing of a file of this size is outside these ranges.
-fn covers(ranges: &[Range<u64>], size: u64) -> bool {
-    matches!(ranges, [all] if *all == (0..size))
 }
 
 /// Whether all further writes would fail, too.

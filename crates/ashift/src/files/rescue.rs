@@ -47,7 +47,8 @@ a file is a hole in the copy. Nothing of the pool is changed.
 
 Each file is in FOLDER/rescue.tsv, with what was saved: whole, partly (and which bytes are lost), or gone; of a
 directory whose names cannot all be read: names. Files of lost directories are below lost+found. The same command goes
-on where an interrupted one was, and tries again what was gone. `ashift rewind` shows the states of a pool.
+on where an interrupted one was, and tries again what was gone, but not what is partly there: another state, or one with more
+devices, belongs into another folder. `ashift rewind` shows the states of a pool.
 
   -d PLACE  look for the devices there; otherwise on all disks, and among the imported pools
   -T TXG    the state of this txg; otherwise the newest that opens

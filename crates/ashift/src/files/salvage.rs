@@ -26,6 +26,8 @@ pub(super) enum Left {
     Whole,
     /// All but these bytes, in which nothing is written.
     Partly(Vec<Range<u64>>),
+    /// All of its content, but not its extended attributes.
+    Bare(String),
     /// The names that can be read, of a directory.
     Names(String),
     /// Nothing.
@@ -36,7 +38,7 @@ impl Left {
     fn word(&self) -> &'static str {
         match self {
             Left::Whole => "whole",
-            Left::Partly(_) => "partly",
+            Left::Partly(_) | Left::Bare(_) => "partly",
             Left::Names(_) => "names",
             Left::Gone(_) => "gone",
         }
@@ -49,6 +51,7 @@ impl Left {
                 let range = |range: &Range<u64>| format!("{}-{}", range.start, range.end - 1);
                 lost.iter().map(range).collect::<Vec<_>>().join(",")
             }
+            Left::Bare(why) => format!("extended attributes: {why}"),
             Left::Names(why) | Left::Gone(why) => why.clone(),
         }
     }
@@ -61,8 +64,9 @@ pub(super) struct Salvage {
     done: BTreeMap<String, String>,
     /// Objects of the present data set that a name led to.
     pub(super) reached: BTreeSet<u64>,
-    /// What of the present file is lost.
+    /// What of the content of the present file is lost, and why its extended attributes are.
     pub(super) lost: Vec<Range<u64>>,
+    pub(super) bare: Option<String>,
     said: Vec<String>,
 }
 
@@ -95,8 +99,21 @@ impl Salvage {
             done,
             reached: BTreeSet::new(),
             lost: Vec::new(),
+            bare: None,
             said: Vec::new(),
         })
+    }
+
+    /// What is left of the present file of this size, whose copy is complete.
+    pub(super) fn left(&mut self, size: u64) -> Left {
+        let bare = self.bare.take();
+        match std::mem::take(&mut self.lost) {
+            lost if lost.is_empty() => bare.map_or(Left::Whole, Left::Bare),
+            lost if matches!(&lost[..], [all] if *all == (0..size)) => {
+                Left::Gone("all of its content".to_owned())
+            }
+            lost => Left::Partly(lost),
+        }
     }
 
     /// Whether an earlier run, or this one, has saved what there is of a file.
@@ -233,5 +250,23 @@ mod tests {
         assert!(salvage.is_done("tank:/a\tb\n") && salvage.is_done("tank:/c"));
         assert!(!salvage.is_done("tank:/d") && !salvage.is_done("tank:/e"));
         assert_eq!(salvage.counts().into_values().sum::<u64>(), 3);
+    }
+    #[test]
+    fn what_is_lost_of_a_file_is_said_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut salvage = Salvage::begin(&folder.path().join("journal")).unwrap();
+        assert_eq!(salvage.left(0), Left::Whole);
+        salvage.bare = Some("checksum".to_owned());
+        let bare = salvage.left(10);
+        assert_eq!(bare, Left::Bare("checksum".to_owned()));
+        assert_eq!(
+            (bare.word(), &*bare.lost()),
+            ("partly", "extended attributes: checksum")
+        );
+        assert_eq!(salvage.left(10), Left::Whole, "the next file");
+        salvage.lost = vec![0..4, 6..10];
+        assert_eq!(salvage.left(10).lost(), "0-3,6-9");
+        salvage.lost.push(0..10);
+        assert_eq!(salvage.left(10).word(), "gone");
     }
 }

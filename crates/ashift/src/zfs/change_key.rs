@@ -4,14 +4,14 @@
 //! OpenZFS cmd/zfs/zfs_main.c (`zfs_do_change_key`), lib/libzfs/libzfs_crypto.c (`zfs_crypto_rewrap`).
 
 use admin::getopt::Parsed;
-use admin::prop::{TableKind, Types, is_keylocation, parse_value};
+use admin::prop::{Types, is_keylocation};
 use base::Error;
 use dsl::{Encryption, KeyChange};
 use phys::feature;
 use service::{NewKey, Session};
 
 use super::fail::{Fail, Outcome};
-use super::key::{encryption, is_root, unlock};
+use super::key::{Said, encryption, is_root, unlock};
 use super::set::{Typed, split_assignments};
 use super::target::{Target, open};
 
@@ -83,28 +83,15 @@ fn wanted(target: &Target, inherits: bool, typed: &Typed) -> Outcome<KeyChange> 
 
 /// Asks for the new key; an encryption root keeps what is not given.
 fn new_key(target: &Target, encryption: &Encryption, typed: &Typed) -> Outcome<KeyChange> {
-    let text = |name: &str| {
-        let found = typed.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
-    };
-    let number = |name: &str| -> Outcome<Option<u64>> {
-        let Some(text) = text(name) else {
-            return Ok(None);
-        };
-        let desc = TableKind::Dataset
-            .lookup(name)
-            .expect("a property of the table");
-        let value = parse_value(desc, name, text, Types::FILESYSTEM);
-        let value = value.map_err(|e| fail(&e.to_string()))?;
-        Ok(value.as_number())
-    };
+    let said = Said(typed);
+    let number = |name: &str| said.number(name).map_err(|e| fail(&e.to_string()));
     let name = &target.name;
     let is_root = is_root(target, encryption);
     let given = number("keyformat")?.filter(|format| *format != 0);
     let format = given.or(is_root.then_some(encryption.format as u64));
     let format = format.ok_or_else(|| fail("Keyformat required for new encryption root."))?;
     let set = target.pool.key_location(name).map_err(|e| failed(&e))?;
-    let location = match text("keylocation") {
+    let location = match said.text("keylocation") {
         Some(location) if location == "none" || !is_keylocation(location) => {
             return Err(fail("invalid keylocation"));
         }

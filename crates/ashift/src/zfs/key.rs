@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use admin::getopt::Parsed;
-use admin::prop::{TableKind, Types, is_keylocation, parse_value};
+use admin::prop::{PropError, TableKind, Types, is_keylocation, parse_value};
 use base::{Error, ErrorKind};
 use crypt::Suite;
 use dsl::{Encryption, NewRoot};
@@ -157,6 +157,31 @@ pub(super) fn is_of_key(name: &str) -> bool {
     ["encryption", "keyformat", "keylocation", "pbkdf2iters"].contains(&name)
 }
 
+/// What is said of a key on the command line.
+pub(super) struct Said<'a>(pub(super) &'a Typed);
+
+impl Said<'_> {
+    /// What is said of a property of the key.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The same as a number.
+    ///
+    /// # Errors
+    /// In the words of `zfs`, if it is none.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, PropError> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        let desc = TableKind::Dataset
+            .lookup(name)
+            .expect("a property of the table");
+        Ok(parse_value(desc, name, text, Types::FILESYSTEM)?.as_number())
+    }
+}
+
 /// Takes what is said of a new key out of the properties of a data set that is to be created below `parent`.
 #[doc(alias = "zfs_crypto_create")]
 pub(super) fn split_new(
@@ -182,22 +207,8 @@ pub(super) fn split_new(
     if !is_enabled {
         return Err(fail("Encryption feature not enabled."));
     }
-    let text = |name: &str| {
-        ours.iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, v)| v.as_str())
-    };
-    let number = |name: &str| -> Outcome<Option<u64>> {
-        let Some(text) = text(name) else {
-            return Ok(None);
-        };
-        let desc = TableKind::Dataset
-            .lookup(name)
-            .expect("a property of the table");
-        let value = parse_value(desc, name, text, Types::FILESYSTEM);
-        let value = value.map_err(|e| fail(&e.to_string()))?;
-        Ok(value.as_number())
-    };
+    let said = Said(&ours);
+    let number = |name: &str| said.number(name).map_err(|e| fail(&e.to_string()));
     let suite = match (number("encryption")?, &above) {
         (Some(CRYPT_ON), _) => Suite::Aes256Gcm as u64,
         (Some(CRYPT_OFF), Some(_)) => {
@@ -212,7 +223,9 @@ pub(super) fn split_new(
         }
     };
     let format = number("keyformat")?.filter(|format| *format != 0);
-    let location = text("keylocation").filter(|location| *location != "none");
+    let location = said
+        .text("keylocation")
+        .filter(|location| *location != "none");
     let Some(format) = format else {
         return Err(fail(match (location, &above) {
             (None, Some(_)) => "another suite than that above it is not supported yet",

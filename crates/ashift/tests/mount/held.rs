@@ -44,6 +44,14 @@ impl Held {
         }
     }
 
+    /// The same, held, and everything mounted.
+    fn mounted_by_properties() -> Held {
+        let mut held = Held::new();
+        held.serve();
+        held.bench.ok("zfs mount -a");
+        held
+    }
+
     /// Starts a holder that can be sent signals.
     fn serve(&mut self) {
         let child = self.bench.command("serve").stderr(Stdio::null()).spawn();
@@ -150,9 +158,7 @@ fn what_programs_use_is_taken_from_them_when_the_holder_ends() {
     if !can_mount() {
         return;
     }
-    let mut held = Held::new();
-    held.serve();
-    held.bench.ok("zfs mount -a");
+    let held = Held::mounted_by_properties();
     held.write("a/f", "text");
     let open = File::open(held.path("a/f")).unwrap();
     held.bench.fails(
@@ -174,9 +180,7 @@ fn what_a_killed_holder_has_left_is_mounted_anew() {
     if !can_mount() {
         return;
     }
-    let mut held = Held::new();
-    held.serve();
-    held.bench.ok("zfs mount -a");
+    let mut held = Held::mounted_by_properties();
     held.write("a/b/f", "synced");
     held.end(Signal::KILL);
     let error = fs::read(held.path("a/b/f")).unwrap_err();
@@ -196,9 +200,7 @@ fn a_rollback_goes_below_what_is_mounted() {
     if !can_mount() {
         return;
     }
-    let mut held = Held::new();
-    held.serve();
-    held.bench.ok("zfs mount -a");
+    let held = Held::mounted_by_properties();
     held.write("a/f", "old");
     held.write("a/b/g", "kept");
     held.bench.ok("zfs unmount tank/a");
@@ -232,9 +234,7 @@ fn a_snapshot_that_was_looked_at_can_be_destroyed() {
     if !can_mount() {
         return;
     }
-    let mut held = Held::new();
-    held.serve();
-    held.bench.ok("zfs mount -a");
+    let held = Held::mounted_by_properties();
     held.write("a/f", "old");
     for name in ["tank/a@1", "tank/a@2", "tank/a@3"] {
         held.bench.ok(&format!("zfs snapshot {name}"));

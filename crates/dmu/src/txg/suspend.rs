@@ -171,6 +171,14 @@ impl TxGroups {
         failed.or(now.map(|now| &now.cause)).cloned()
     }
 
+    /// Whether a transaction could begin: what is refused for another reason is to be refused for this one first.
+    ///
+    /// # Errors
+    /// `Suspended` when a txg failed, and with `failmode=continue` while the pool is suspended.
+    pub fn check_running(&self) -> Result<()> {
+        self.state.lock().check()
+    }
+
     /// Whether the pool has failed: nothing is synced any more, and it cannot be resumed.
     #[must_use]
     pub fn has_failed(&self) -> bool {

@@ -103,12 +103,16 @@ impl Bench {
             return false;
         }
         let temporarily = dice.once_in(2);
-        match self.spa().parts().tree().offline(vdev.guid(), temporarily) {
-            Ok(()) => {}
-            // The power failed among the uberblocks: what has an older one may lack something.
-            Err(e) if e.kind() == ErrorKind::Busy && self.is_behind() => return false,
-            Err(e) => panic!("{}: offline: {e}", self.name),
+        let mut taken = self.spa().parts().tree().offline(vdev.guid(), temporarily);
+        if taken.as_ref().is_err_and(|e| e.kind() == ErrorKind::Busy) && self.is_behind() {
+            // The power failed among the uberblocks: what has an older one may lack something, until it is resilvered.
+            self.catch_up();
+            if self.is_behind() {
+                return false;
+            }
+            taken = self.spa().parts().tree().offline(vdev.guid(), temporarily);
         }
+        taken.unwrap_or_else(|e| panic!("{}: offline: {e}", self.name));
         if !temporarily {
             let noted = self.spa().config_changed();
             noted.unwrap_or_else(|e| panic!("{}: offline: {e}", self.name));
