@@ -5,7 +5,8 @@
 //! zero, so what each has counted is added to what is kept below the state folder when the session closes the
 //! pool. While it has the pool open, it writes what it has counted so far into a file of its own once a
 //! second ([`Publisher`]). A report is the sum of both: it needs neither the pool nor its lock, so it can be
-//! had while a session has the pool for itself, and it does not count itself.
+//! had while a session has the pool for itself, and it does not count itself. What this process keeps open is asked
+//! itself, instead of its file.
 //!
 //! # On disk
 //! `iostat/POOL/past.json` and, for each session that has the pool open, `iostat/POOL/N.json` with N drawn at
@@ -281,6 +282,11 @@ impl Publisher {
         }
     }
 
+    /// Its file.
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Adds what the session has counted to the past.
     pub(crate) fn keep(&self, spa: &Spa) -> Result<()> {
         let counted = Counted::of(spa);
@@ -383,20 +389,24 @@ impl Pools {
         let Some(config) = self.cachefile().find(pool)? else {
             return Ok(None);
         };
-        let now = wall_ns();
         let mut counted = Counted::default();
         let mut newest = 0;
+        // It is not closed meanwhile: its counts would be added to the past.
+        let kept = self.keeper.as_ref().and_then(|keeper| keeper.share(pool));
+        let own = kept.as_ref().map(|(open, _)| open.publisher().path());
         {
             let _lock = lock(self, pool)?;
             counted.add(Counted::read(&folder(self, pool).join("past.json")).unwrap_or_default());
-            for path in sessions(self, pool) {
-                let Some(session) = Counted::read(&path) else {
-                    continue;
-                };
+            let others = sessions(self, pool).into_iter();
+            let others = others.filter(|path| Some(path.as_path()) != own);
+            let others = others.filter_map(|path| Counted::read(&path));
+            let own = kept.as_ref().map(|(open, _)| Counted::of(open.spa()));
+            for session in others.chain(own) {
                 newest = newest.max(session.at_ns);
                 counted.add(session);
             }
         }
+        let now = wall_ns();
         // Rates are of the time up to when the counters were read, not up to now.
         let is_live = now.saturating_sub(newest) < STALE_NS;
         let at_ns = if is_live { newest.min(now) } else { now };

@@ -148,6 +148,17 @@ impl Keeper {
         Ok(OpenPool::new(pool, pools, Some(shares)))
     }
 
+    /// A pool that is open, and the use of it, to be given back after it.
+    pub(crate) fn share(self: &Arc<Keeper>, name: &str) -> Option<(Arc<Opened>, Use)> {
+        match self.slots.lock().get_mut(name) {
+            Some(Slot::Open { pool, users }) => {
+                *users += 1;
+                Some((Arc::clone(pool), self.use_of(name, false)))
+            }
+            _ => None,
+        }
+    }
+
     /// Opens a pool whose slot is taken for that, and lets others use it from then on.
     fn open_first(
         self: &Arc<Keeper>,

@@ -248,6 +248,10 @@ impl Opened {
         &self.spa
     }
 
+    pub(crate) fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+
     pub(crate) fn facts(&self) -> &Facts {
         &self.facts
     }

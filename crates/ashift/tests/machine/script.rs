@@ -54,6 +54,27 @@ fn the_same_script_gives_the_same_bytes_and_times() {
     assert!(first.3 == second.3, "the drives differ");
 }
 
+/// What is written in each second of a copy is shown in that second, and nothing after it.
+#[test]
+fn iostat_beside_a_copy_shows_what_is_written() {
+    let bench = Bench::new(1);
+    let (code, out, said) = sh(
+        &bench,
+        "zpool create -O compression=off tank gpt/d0\n\
+         dd if=/dev/zero of=/tank/a bs=1M count=200 status=none &\n\
+         zpool iostat -Hpy tank 1 3; wait\n\
+         zpool sync tank; sleep 10; zpool iostat -Hpy tank 1 1\n",
+    );
+    assert_eq!((code, said.as_str()), (Some(0), ""), "{out}");
+    let lines = out.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    let written: Vec<u64> = lines.map(|words| words[6].parse().unwrap()).collect();
+    let [first, .., quiet] = written[..] else {
+        panic!("{out}");
+    };
+    assert_eq!((written.len(), quiet), (4, 0), "{out}");
+    assert!(first > 20_000_000, "a drive writes faster than that: {out}");
+}
+
 #[test]
 fn a_script_is_read_as_sh_reads_it() {
     let bench = Bench::new(1);
