@@ -37,6 +37,10 @@ pub enum OpenMode {
     ReadWrite,
 }
 
+/// Added to the name of an image: the file in which an emulated drive keeps the parts of its medium that repeat. Who
+/// reads the image alone reads zeros there.
+pub const PACKED_SUFFIX: &str = ".packed";
+
 /// The sector size that a file reports, in bytes.
 const FILE_SECTOR_BYTES: u32 = 512;
 /// The most pieces in one vectored write (`IOV_MAX`).
@@ -65,12 +69,24 @@ pub fn open(path: &Path, mode: OpenMode) -> Result<Arc<dyn Provider>> {
         .within(|| &name)
 }
 
+/// Whether parts of an image are kept in another file.
+fn is_packed(image: &Path) -> bool {
+    let mut log = image.as_os_str().to_owned();
+    log.push(PACKED_SUFFIX);
+    Path::new(&log).exists()
+}
+
 fn open_disk(path: &Path, mode: OpenMode, name: &str) -> Result<Disk> {
     let stat = rustix::fs::stat(path).map_err(from_errno)?;
     let file_type = FileType::from_raw_mode(stat.st_mode);
     let is_block_device = file_type == FileType::BlockDevice;
     if !is_block_device && file_type != FileType::RegularFile {
         return Err(Error::invalid("neither a file nor a block device"));
+    }
+    if !is_block_device && is_packed(path) {
+        let text = "this drive of a machine keeps parts of its medium in another file: 'ashift machine mount' shows \
+                    the whole, and '-m MACHINE' works with it";
+        return Err(Error::invalid(text));
     }
     let writes = mode == OpenMode::ReadWrite;
     let mut flags = OFlags::CLOEXEC | if writes { OFlags::RDWR } else { OFlags::RDONLY };

@@ -86,6 +86,18 @@ fn says_what_is_wrong_with_a_path() {
 }
 
 #[test]
+fn an_image_of_which_parts_are_elsewhere_is_refused() {
+    let image = TempFile::new("packed", 1 << 20);
+    let mut log = image.0.as_os_str().to_owned();
+    log.push(PACKED_SUFFIX);
+    std::fs::write(&log, "packed1\n").unwrap();
+    let error = open(&image.0, OpenMode::Inspect).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    std::fs::remove_file(&log).unwrap();
+    open(&image.0, OpenMode::Inspect).unwrap();
+}
+
+#[test]
 fn a_full_host_is_named() {
     // /dev/full answers every write with "no space"; it is not a block device, so build it by hand.
     let fd = rustix::fs::open("/dev/full", OFlags::RDWR, Mode::empty()).unwrap();
