@@ -11,7 +11,7 @@ use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use machine::{Holder, World};
 use nvpair::NvList;
-use spa::{Host, ImportOptions, Spa, activity_check_ns, device_paths, try_import};
+use spa::{Host, ImportOptions, NewName, Spa, activity_check_ns, device_paths, try_import};
 use vdev::import::{FoundPool, discover};
 use vdev::{PoolState, Vdev};
 use zio::AllocClass;
@@ -43,6 +43,8 @@ pub struct Import {
     pub rewinds: bool,
     /// As of an earlier txg, if the last one is damaged.
     pub rewind: Option<Rewind>,
+    /// `-t`: its name on disk stays as it is.
+    pub is_name_temporary: bool,
     /// What is to be remembered of it.
     pub facts: Facts,
     /// Properties to be set.
@@ -172,7 +174,10 @@ impl Session {
             .map(|device| Arc::clone(&device.provider));
         let providers: Vec<Arc<dyn Provider>> = providers.collect();
         let options = |found: FoundPool| ImportOptions {
-            new_name: (name != found.name).then(|| name.to_owned()),
+            new_name: (name != found.name).then(|| NewName {
+                name: name.to_owned(),
+                is_temporary: import.is_name_temporary,
+            }),
             found,
             readonly: import.facts.readonly,
             max_txg: import.max_txg,

@@ -9,7 +9,7 @@ use machine::{Holder, Patience};
 use nvpair::NvList;
 use phys::feature::Feature;
 use rt::Mutex;
-use spa::{ImportOptions, Spa, device_paths};
+use spa::{ImportOptions, NewName, Spa, device_paths};
 use zpl::mount::{Mount, mount};
 
 use crate::events::keep_events;
@@ -348,8 +348,12 @@ fn import(
     let mut options = ImportOptions::from_config_in(&names, config, readonly, host, settings)?;
     options.max_txg = facts.max_txg.map(Txg);
     options.rewinds = facts.rewinds;
-    // A read-only import leaves the old name in the labels,
-    options.new_name = facts.readonly.then(|| pool.to_owned());
+    // A read-only import and a temporary name leave the old one on disk,
+    let has_other_name = facts.readonly || config.get_str("name") != Some(pool);
+    options.new_name = has_other_name.then(|| NewName {
+        name: pool.to_owned(),
+        is_temporary: true,
+    });
     // and, in those of a destroyed pool, that it was destroyed.
     options.force = facts.readonly;
     Spa::open(options)

@@ -137,7 +137,7 @@ impl Inner {
         let state = self.state.lock();
         PoolConfig {
             version: SPA_VERSION_FEATURES,
-            name: state.name.clone(),
+            name: state.name_on_disk.clone(),
             state: state.pool_state,
             guid: self.tree.root().guid(),
             errata: 0,

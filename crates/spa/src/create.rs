@@ -68,6 +68,8 @@ pub struct NewPool {
     pub features: Vec<&'static Feature>,
     /// `-o`: the pool's own properties that differ from their defaults.
     pub props: Vec<(String, PropValue)>,
+    /// `-t`: what it is called on disk, if its name is temporary.
+    pub name_on_disk: Option<String>,
     /// `-o comment`, `-o compatibility`
     pub comment: Option<String>,
     /// See `comment`.
@@ -266,6 +268,10 @@ impl Spa {
             dsl: OnceLock::from(dsl),
             props,
             state: Mutex::new(State {
+                name_on_disk: options
+                    .new
+                    .name_on_disk
+                    .unwrap_or_else(|| options.name.clone()),
                 name: options.name,
                 pool_state: PoolState::Active,
                 uberblock: UberblockPhys::default(),

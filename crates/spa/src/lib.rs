@@ -57,7 +57,7 @@ pub use expansion::ExpansionProgress;
 pub use features::{FeatureState, Features};
 pub use history::{History, Record};
 pub use host::Host;
-pub use load::{ImportOptions, device_paths, try_import};
+pub use load::{ImportOptions, NewName, device_paths, try_import};
 pub use mmp::activity_check_ns;
 pub use obstacle::Obstacle;
 pub use parts::Parts;

@@ -66,12 +66,21 @@ use zap::directory;
 /// (`zfs_max_missing_tvds_scan`, `zfs_max_missing_tvds_cachefile`).
 const MISSING_TOPS_MAX: usize = 2;
 
+/// The name that a pool is opened under, if not its own.
+#[derive(Clone, Debug)]
+pub struct NewName {
+    /// The name.
+    pub name: String,
+    /// `zpool import -t`: on disk it keeps its own.
+    pub is_temporary: bool,
+}
+
 /// What to open, and how.
 pub struct ImportOptions {
     /// The pool's devices, as discovered.
     pub found: FoundPool,
     /// The name to import it under, if not its own.
-    pub new_name: Option<String>,
+    pub new_name: Option<NewName>,
     /// Change nothing, not even labels.
     pub readonly: bool,
     /// `-T`: newer txgs are ignored; for good, unless it is only read.
@@ -663,10 +672,12 @@ fn load(
     if !readonly {
         deferred?; // not needed to read
     }
-    let name = options
-        .new_name
-        .clone()
-        .unwrap_or_else(|| options.found.name.clone());
+    let own = options.found.name.clone();
+    let (name, name_on_disk) = match options.new_name.clone() {
+        None => (own.clone(), own),
+        Some(new) if new.is_temporary => (new.name, own),
+        Some(new) => (new.name.clone(), new.name),
+    };
     let dsl = DslPool::open(PoolParts {
         name: name.clone(),
         mos: dsl_mos,
@@ -698,7 +709,7 @@ fn load(
         || !matches!(begin, Begin::Usual)
         || look.config.contains("splitcfg")
         || uberblock.checkpoint_txg.get() != 0
-        || name != options.found.name
+        || name_on_disk != options.found.name
         || options.found.state != PoolState::Active
         || options.found.hostid != options.host.id
         || paths_differ(&look.config, &tree);
@@ -737,6 +748,7 @@ fn load(
         props: PoolProps::open(&mos)?,
         state: Mutex::new(State {
             name,
+            name_on_disk,
             pool_state: PoolState::Active,
             uberblock: *uberblock,
             synced: *uberblock,

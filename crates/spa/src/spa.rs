@@ -145,6 +145,8 @@ pub(crate) struct Inner {
 /// What changes while the pool is open.
 pub(crate) struct State {
     pub(crate) name: String,
+    /// What labels and MOS say: another one if that is temporary.
+    pub(crate) name_on_disk: String,
     pub(crate) pool_state: PoolState,
     /// The uberblock being built; its rootbp is that of the last MOS written.
     pub(crate) uberblock: UberblockPhys,

@@ -28,7 +28,7 @@ use zio::AllocClass;
 
 use super::devices::{Device, Purpose, objection};
 use super::props::pool_change;
-use super::{Fail, Outcome, refuse_options};
+use super::{Fail, Outcome};
 use crate::failure::SAME_DEVICE;
 use crate::mounting::{self, How};
 
@@ -41,7 +41,14 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     if words.is_empty() {
         return Err(Fail::Usage("missing vdev specification".into()));
     }
-    refuse_options(args, "create", "t")?;
+    // What it is called until it is exported.
+    let name = args.value('t').unwrap_or(pool);
+    if name != pool && name.contains('/') {
+        return Err(Fail::Failed(format!(
+            "cannot create '{name}': invalid character '/' in temporary name\nuse 'zfs create' to \
+             create a dataset"
+        )));
+    }
     if pool.contains('/') {
         return Err(Fail::Failed(format!(
             "cannot create '{pool}': invalid character '/' in pool name\nuse 'zfs create' to \
@@ -53,25 +60,28 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let (tops, aux) = resolve(&spec)?;
     check_devices(session, pool, &spec, (&tops, &aux), args.has('f'))?;
     check_places(args)?;
-    let (wanted, facts) = read_options(pool, args, &needed_features(&spec))?;
-    check_pool_name(pool, true).map_err(|error| {
-        format!("cannot create '{pool}': {error}\npool name may have been omitted")
-    })?;
-    if session.pools().is_imported(pool)? {
+    let (mut wanted, facts) = read_options(pool, args, &needed_features(&spec))?;
+    wanted.name_on_disk = (name != pool).then(|| pool.clone());
+    for each in [pool, name] {
+        check_pool_name(each, true).map_err(|error| {
+            format!("cannot create '{each}': {error}\npool name may have been omitted")
+        })?;
+    }
+    if session.pools().is_imported(name)? {
         return Err(already_exists(pool));
     }
     check_sizes(pool, (&tops, &aux))?;
-    check_mountpoint(session, pool, facts.altroot.as_deref(), &wanted)?;
+    check_mountpoint(session, name, facts.altroot.as_deref(), &wanted)?;
     if args.has('n') {
         print!("{}", vdev_spec::layout(pool, &spec, &shown_name));
         return Ok(());
     }
     let tops: Result<Vec<_>, Fail> = tops.iter().map(|top| top.try_map(pool_device)).collect();
     let aux = aux.try_map(pool_device)?;
-    session.create(pool, &tops?, &aux, &facts, wanted)?;
+    session.create(name, &tops?, &aux, &facts, wanted)?;
     if session.pools().can_mount() {
-        let open = session.open_as_imported(pool)?;
-        mounting::mount(&open, pool, &How::default())?;
+        let open = session.open_as_imported(name)?;
+        mounting::mount(&open, name, &How::default())?;
     }
     Ok(())
 }
@@ -345,7 +355,9 @@ fn read_options(pool: &str, args: &Parsed, needed: &[&str]) -> Result<(NewPool, 
     };
     let mut wanted = NewPool::default();
     let mut altroot = args.value('R').map(str::to_owned);
-    let (mut cachefile, mut compatibility) = (None, None);
+    // A temporary name is in no file that outlives it.
+    let mut cachefile = args.value('t').map(|_| "none".to_owned());
+    let mut compatibility = None;
     let (mut enabled, mut disabled) = (Vec::new(), Vec::new());
     for (name, value) in args.values('o').filter_map(split_assignment) {
         let assignment = parse_pool_assignment(name, value, &context);

@@ -45,7 +45,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         let text = "-n or -X only meaningful with -F";
         return Err(Fail::Usage(text.into()));
     }
-    refuse_options(args, "import", "ClEVt")?;
+    refuse_options(args, "import", "ClEV")?;
     if args.has('a') && !args.operands.is_empty() || args.operands.len() > 2 {
         return Err(Fail::Usage("too many arguments".into()));
     }
@@ -92,6 +92,7 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
         is_forced: args.has('f'),
         gives_up_logs: args.has('m'),
         rewinds: args.has_long("rewind-to-checkpoint"),
+        is_name_temporary: args.has('t'),
         rewind: args.has('F').then(|| Rewind {
             is_extreme: args.has('X'),
             is_dry_run: args.has('n'),
@@ -115,7 +116,8 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
         let txg = txg.ok_or_else(|| Fail::Usage("invalid txg value".to_owned()))?;
         import.max_txg = Some(Txg(txg));
     }
-    let mut cachefile = None;
+    // A temporary name is in no file that outlives it.
+    let mut cachefile = args.has('t').then(|| "none".to_owned());
     for text in args.values('o') {
         let Some((name, value)) = split_assignment(text) else {
             return Err(Fail::Failed(format!(

@@ -210,6 +210,32 @@ fn a_pool_is_looked_at_under_another_name() {
 }
 
 #[test]
+fn a_temporary_name_is_not_on_disk() {
+    let bench = Bench::new(&["a", "b", "c"]);
+    bench.ok("zpool create tank mirror {a} {b}");
+    bench.ok("zpool export tank");
+    bench.ok("zpool import -d {a} -t tank guest");
+    bench.ok("zfs create guest/x");
+    bench.ok("zpool set comment=hello guest");
+    bench.ok("zpool create -t other real {c}");
+    bench.ok("zfs create other/y");
+    let listed = bench.ok("zpool list -Ho name,cachefile");
+    assert_eq!(listed, "guest\tnone\nother\tnone\n");
+    for (device, name) in [("{a}", "tank"), ("{c}", "real")] {
+        let label = bench.ok(&format!("zdb -l {device}"));
+        assert!(label.contains(&format!("    name: '{name}'\n")), "{label}");
+    }
+    bench.ok("zpool export -a");
+    bench.assert_clean("tank");
+    bench.assert_clean("real");
+    bench.ok("zpool import -d {a} tank");
+    bench.ok("zpool import -d {c} real");
+    let listed = bench.ok("zfs list -Ho name");
+    assert_eq!(listed, "real\nreal/y\ntank\ntank/x\n");
+    assert_eq!(bench.ok("zpool list -Ho comment tank"), "hello\n");
+}
+
+#[test]
 fn a_cachefile_leads_to_the_devices_of_its_pools() {
     let bench = Bench::new(&["a", "b", "c"]);
     bench.ok("zpool create tank mirror {a} {b}");
