@@ -26,6 +26,7 @@
 //! OpenZFS `module/zfs/arc.c`; N. Megiddo and D. Modha, "ARC: A Self-Tuning, Low Overhead
 //! Replacement Cache" (FAST 2003).
 
+mod kept;
 pub mod l2;
 mod policy;
 mod prefetch;
@@ -47,6 +48,10 @@ pub use policy::ArcBytes;
 pub struct ArcSettings {
     /// `zfs_arc_max`: the most bytes of cached blocks. Larger blocks are not cached.
     pub limit_bytes: u64,
+    /// For a cache that models another computer's memory: the most bytes that its blocks take of this one's. Those
+    /// that compress well are kept packed, and what is too much all the same is evicted. `None`: blocks are kept as
+    /// they are.
+    pub real_bytes: Option<u64>,
     /// Whether blocks of file contents are cached when written.
     pub cache_written_data: bool,
     /// Threads that read ahead, for each top-level vdev, while devices keep them waiting; while reads
@@ -60,6 +65,7 @@ impl Default for ArcSettings {
     fn default() -> Self {
         ArcSettings {
             limit_bytes: 256 << 20,
+            real_bytes: None,
             cache_written_data: true,
             prefetch_threads: 4,
             prefetch_backlog: 4096,
@@ -80,6 +86,10 @@ pub struct ArcStats {
     pub ghost_hits: u64,
     /// Blocks evicted.
     pub evictions: u64,
+    /// Blocks evicted since they take more than [`ArcSettings::real_bytes`]: a real cache would have kept them.
+    pub evictions_for_room: u64,
+    /// What the cached blocks take of this computer's memory.
+    pub real_bytes: u64,
     /// Blocks read ahead.
     pub prefetches: u64,
     /// Bytes cached now, by list.
@@ -119,7 +129,10 @@ impl<S: BlockStore + ?Sized + 'static> Cache<S> {
     #[must_use]
     pub fn new(store: Arc<S>, settings: ArcSettings) -> Self {
         let inner = Inner {
-            policy: rt::Mutex::new(Policy::new(settings.limit_bytes)),
+            policy: rt::Mutex::new(Policy::new(
+                settings.limit_bytes,
+                kept::Room::new(settings.real_bytes),
+            )),
             counters: Counters::default(),
             ahead: prefetch::Queue::default(),
             settings,
@@ -151,7 +164,10 @@ impl<S: BlockStore + ?Sized + 'static> Cache<S> {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.inner.counters;
         let policy = self.inner.policy.lock();
+        let (real_bytes, evictions_for_room) = policy.room();
         ArcStats {
+            real_bytes,
+            evictions_for_room,
             hits: get(&counters.hits),
             joins: get(&counters.joins),
             misses: get(&counters.misses),

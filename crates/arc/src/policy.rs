@@ -20,6 +20,7 @@
 //! 1. `mru + mfu`, and the bookkeeping of the ghosts, `<= limit` after every call.
 //! 2. `mru + mru_ghost <= limit`, and all four lists together `<= 2 * limit`.
 //! 3. An entry is on exactly one list; it has its bytes if and only if that is not a ghost list.
+//! 4. What the blocks take of this computer's memory is within its bound (see `kept`), or one block is cached.
 //!
 //! # Source
 //! OpenZFS `module/zfs/arc.c` (`arc_access`, `arc_adapt`, `arc_evict`); the FAST 2003 paper.
@@ -33,6 +34,8 @@ use base::{Buf, Error, Result};
 use phys::BlkPtrPhys;
 use phys::blkptr::BlkIdentity;
 use zio::Run;
+
+use crate::kept::{Kept, Room};
 
 /// Bytes on each list: buffers and bookkeeping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -192,7 +195,9 @@ struct Entry {
     /// Of the block and its bookkeeping, in memory.
     size: u64,
     list: List,
-    buf: Option<Buf>,
+    kept: Option<Kept>,
+    /// When its bytes came, see [`Room`].
+    stamp: u64,
     /// Read ahead, and not asked for yet.
     is_prefetched: bool,
     /// Part of a long stream.
@@ -230,10 +235,11 @@ pub(crate) struct Policy {
     passed_bytes: u64,
     evictions: u64,
     ghost_hits: u64,
+    room: Room,
 }
 
 impl Policy {
-    pub(crate) fn new(limit: u64) -> Self {
+    pub(crate) fn new(limit: u64, room: Room) -> Self {
         let ends = Ends {
             newest: NIL,
             oldest: NIL,
@@ -252,6 +258,7 @@ impl Policy {
             passed_bytes: 0,
             evictions: 0,
             ghost_hits: 0,
+            room,
         }
     }
 
@@ -261,6 +268,11 @@ impl Policy {
 
     pub(crate) fn ghost_hits(&self) -> u64 {
         self.ghost_hits
+    }
+
+    /// What the blocks take of this computer's memory, and how many of them were evicted for its sake.
+    pub(crate) fn room(&self) -> (u64, u64) {
+        (self.room.bytes(), self.room.evictions)
     }
 
     pub(crate) fn bytes(&self) -> ArcBytes {
@@ -296,6 +308,22 @@ impl Policy {
         );
         let passed: u64 = self.passed.iter().map(|passed| passed.size).sum();
         assert_eq!(self.passed_bytes, passed, "bytes that streams left behind");
+        self.check_room();
+    }
+
+    /// Checks what is counted of this computer's memory.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub(crate) fn check_room(&self) {
+        let mut room = self.room.emptied();
+        let kept = self.entries.iter().filter_map(|entry| entry.kept.as_ref());
+        let blocks = kept.map(|kept| room.add(0, kept)).count();
+        assert_eq!(room.bytes(), self.room.bytes(), "bytes of the blocks");
+        assert!(
+            blocks <= 1 || !self.room.is_exceeded_by(0),
+            "more than there is room for"
+        );
     }
 
     /// Checks a list; returns the number of its entries.
@@ -316,7 +344,7 @@ impl Policy {
                 "entry {at} of {list:?}"
             );
             assert_eq!(
-                entry.buf.is_some(),
+                entry.kept.is_some(),
                 has_buf,
                 "bytes of entry {at} of {list:?}"
             );
@@ -345,13 +373,14 @@ impl Policy {
         self.unused.clear();
         self.passed.clear();
         self.passed_bytes = 0;
-        self.lists = Policy::new(0).lists;
+        self.room = self.room.emptied();
+        self.lists = Policy::new(0, Room::default()).lists;
         self.mru_target = self.limit / 2;
     }
 
     pub(crate) fn contains(&self, bp: &BlkPtrPhys) -> bool {
         let at = self.index.get(&bp.identity());
-        at.is_some_and(|at| self.entries[*at as usize].buf.is_some())
+        at.is_some_and(|at| self.entries[*at as usize].kept.is_some())
     }
 
     /// Whether reading the block ahead would change anything.
@@ -371,7 +400,7 @@ impl Policy {
         let identity = bp.identity();
         if let Some(&at) = self.index.get(&identity) {
             let entry = &mut self.entries[at as usize];
-            if let Some(buf) = entry.buf.clone() {
+            if entry.kept.is_some() {
                 if entry.cksum != bp.cksum_words() || entry.len != bp.lsize() {
                     return Found::Other;
                 }
@@ -386,7 +415,7 @@ impl Policy {
                     self.note_passed(at);
                 }
                 self.move_to(at, list);
-                return Found::Cached(buf);
+                return Found::Cached(self.freshen(at));
             }
         }
         if let Some(pending) = self.loading.get(&identity) {
@@ -422,10 +451,10 @@ impl Policy {
         }
         if let Some(&at) = self.index.get(&identity) {
             let entry = &self.entries[at as usize];
-            if let Some(written) = &entry.buf
+            if let Some(written) = &entry.kept
                 && entry.cksum == bp.cksum_words()
             {
-                return Ok(written.clone());
+                return Ok(written.buf());
             }
         }
         let buf = result?;
@@ -470,6 +499,7 @@ impl Policy {
             }
         }
         self.make_room(size, list == List::Mfu);
+        self.make_real_room(len);
         let is_passing = reader.passing != Passing::No;
         let entry = Entry {
             identity,
@@ -477,7 +507,8 @@ impl Policy {
             len,
             size,
             list,
-            buf: Some(buf),
+            kept: None,
+            stamp: 0,
             is_prefetched: reader.is_ahead,
             is_passing,
             newer: NIL,
@@ -492,10 +523,68 @@ impl Policy {
         };
         self.index.insert(identity, at);
         self.link(at, list);
+        self.keep(at, Kept::Plain(buf));
         if is_passing && !reader.is_ahead {
             self.note_passed(at);
         }
         self.trim_ghosts();
+    }
+
+    /// The bytes of a cached block, which counts as fresh again if it was packed.
+    fn freshen(&mut self, at: u32) -> Buf {
+        let entry = &mut self.entries[at as usize];
+        let kept = entry.kept.as_ref().expect("a cached block");
+        let buf = kept.buf();
+        if matches!(kept, Kept::Packed { .. }) {
+            self.drop_bytes(at);
+            self.make_real_room_beside(at, buf.len() as u64);
+            self.keep(at, Kept::Plain(buf.clone()));
+        }
+        buf
+    }
+
+    /// Gives an entry its bytes, and packs what is no longer fresh.
+    fn keep(&mut self, at: u32, kept: Kept) {
+        let entry = &mut self.entries[at as usize];
+        entry.stamp = self.room.add(at, &kept);
+        entry.kept = Some(kept);
+        while let Some(stale) = self.room.stale() {
+            let entry = &mut self.entries[stale.at as usize];
+            if entry.stamp == stale.stamp
+                && let Some(kept) = &mut entry.kept
+            {
+                self.room.pack(kept);
+            }
+        }
+    }
+
+    fn drop_bytes(&mut self, at: u32) {
+        if let Some(kept) = self.entries[at as usize].kept.take() {
+            self.room.remove(&kept);
+        }
+    }
+
+    /// Evicts until `more` bytes are within the bound on this computer's memory: the oldest blocks, of the list that
+    /// is longer.
+    fn make_real_room(&mut self, more: u64) {
+        self.make_real_room_beside(NIL, more);
+    }
+
+    /// As [`Policy::make_real_room`], but one entry stays.
+    fn make_real_room_beside(&mut self, stays: u32, more: u64) {
+        while self.room.is_exceeded_by(more) {
+            let is_mru = self.on(List::Mru) > self.on(List::Mfu);
+            let lists = match is_mru {
+                true => [List::Mru, List::Mfu],
+                false => [List::Mfu, List::Mru],
+            };
+            let victims = lists.into_iter().filter_map(|list| self.oldest(list));
+            let Some(victim) = victims.into_iter().find(|victim| *victim != stays) else {
+                return;
+            };
+            self.room.evictions += 1;
+            self.evict(victim);
+        }
     }
 
     /// Moves the boundary after a ghost was hit: by the size of the block, more if the other
@@ -579,7 +668,7 @@ impl Policy {
             let Passed { at, identity, size } = self.passed.pop_front()?;
             self.passed_bytes -= size;
             let entry = &self.entries[at as usize];
-            if entry.identity == identity && entry.list == List::Mru && entry.buf.is_some() {
+            if entry.identity == identity && entry.list == List::Mru && entry.kept.is_some() {
                 return Some(at);
             }
         }
@@ -588,8 +677,8 @@ impl Policy {
 
     fn evict(&mut self, at: u32) {
         self.evictions += 1;
+        self.drop_bytes(at);
         let entry = &mut self.entries[at as usize];
-        entry.buf = None;
         let ghost = match entry.list {
             List::Mru => List::MruGhost,
             List::Mfu => List::MfuGhost,
@@ -631,8 +720,8 @@ impl Policy {
 
     fn remove_at(&mut self, at: u32) {
         self.unlink(at);
+        self.drop_bytes(at);
         let entry = &mut self.entries[at as usize];
-        entry.buf = None;
         let identity = entry.identity;
         self.index.remove(&identity);
         self.unused.push(at);

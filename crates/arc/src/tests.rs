@@ -94,6 +94,42 @@ fn a_rewrite_replaces_what_is_cached() {
 }
 
 #[test]
+fn a_cache_of_more_than_there_is_packs_what_repeats_and_evicts_the_rest() {
+    let settings = ArcSettings {
+        limit_bytes: 64 << 20,
+        real_bytes: Some(4 << 20),
+        ..ArcSettings::default()
+    };
+    let cache = Cache::new(Arc::new(RamStore::new()), settings);
+    let repeats: Vec<BlkPtrPhys> = (0..250).map(|fill| cache.put(2 * BLOCK, fill)).collect();
+    for _ in 0..2 {
+        for (fill, bp) in (0..).zip(&repeats) {
+            assert!(cache.get(bp).unwrap().iter().all(|byte| *byte == fill));
+        }
+    }
+    let stats = cache.stats();
+    assert_eq!((cache.reads_below(), stats.evictions), (0, 0));
+    assert!(stats.bytes.cached() > 31 << 20 && stats.real_bytes < 2 << 20);
+    let noise = |seed: u64| {
+        let mut state = seed;
+        let mut request = request(2 * BLOCK, 0, DATA);
+        let data = request.data.make_mut();
+        data.fill_with(|| rt::splitmix64(&mut state) as u8);
+        cache.write(Txg(9), request).unwrap()
+    };
+    let noises: Vec<BlkPtrPhys> = (0..100).map(noise).collect();
+    let stats = cache.stats();
+    assert!(stats.real_bytes <= 4 << 20, "{stats:?}");
+    assert!(stats.evictions_for_room >= 70, "{stats:?}");
+    assert!(cache.is_cached(&noises[99]) && !cache.is_cached(&noises[0]));
+    cache.check_invariants();
+    // A bound for one's own memory packs nothing.
+    let plain = cache_of(4);
+    plain.put(BLOCK, 1);
+    assert_eq!(plain.stats().real_bytes, BLOCK as u64);
+}
+
+#[test]
 fn a_scan_does_not_push_out_what_is_used_frequently() {
     let cache = cache_of(64);
     let hot: Vec<BlkPtrPhys> = (0..16).map(|i| cache.put(BLOCK, i)).collect();
@@ -454,8 +490,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn prop_right_bytes_within_the_bound(steps in prop::collection::vec(any_step(), 1..200)) {
-        let cache = cache(100_000);
+    fn prop_right_bytes_within_the_bound(
+        steps in prop::collection::vec(any_step(), 1..200),
+        real_bytes in prop::option::of(0..60_000u64),
+    ) {
+        let settings = ArcSettings { limit_bytes: 100_000, real_bytes, ..ArcSettings::default() };
+        let cache = Cache::new(Arc::new(RamStore::new()), settings);
         // Number of the write => what it wrote, while it is in use.
         let mut live: BTreeMap<usize, (BlkPtrPhys, u8)> = BTreeMap::new();
         for (number, step) in steps.into_iter().enumerate() {
@@ -484,6 +524,7 @@ proptest! {
                 Step::Limit(limit) => cache.set_limit(limit),
                 Step::Flush => cache.flush_cache(),
             }
+            cache.inner.policy.lock().check_room();
             let bytes = cache.stats().bytes;
             prop_assert!(bytes.cached() <= bytes.limit);
             prop_assert!(bytes.mru + bytes.mru_ghost <= bytes.limit);

@@ -275,10 +275,10 @@ impl Emulated {
     pub fn stored_bytes(&self) -> (u64, u64) {
         let state = self.state.lock();
         let cached = state.volatile.iter().map(|(_, write)| write.len).sum();
-        (state.media.allocated().total(), cached)
+        (state.media.stored_bytes(), cached)
     }
 
-    /// The media file.
+    /// The media file: the medium byte for byte, with holes where it is packed.
     #[must_use]
     pub fn media_path(&self) -> PathBuf {
         self.files.path("img")
@@ -363,7 +363,7 @@ impl Emulated {
     /// `InvalidInput` for a range that is unaligned or past the end; what the host says.
     pub fn read_pristine(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         geom::check_range(self, offset, buf.len() as u64)?;
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let at = offset + self.shape.shift_bytes;
         let result = state.media.read(at, buf);
         state.volatile.overlay(at, buf);

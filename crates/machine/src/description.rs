@@ -6,6 +6,7 @@
 //! hostname = "lab"              # as labels and history know it; "machine" if not given
 //! clock_ns = 0                  # where the clock starts
 //! host = "none"                 # the computer around the drives: what work on its processor costs
+//! memory = "8G"                 # its memory: what its ZFS made of that; if not given, small caches as on a host
 //!
 //! [[drive]]
 //! name = "ada0"
@@ -125,6 +126,7 @@ struct File {
     hostname: Option<Spanned<String>>,
     clock_ns: Option<u64>,
     host: Option<Spanned<String>>,
+    memory: Option<Spanned<Size>>,
     #[serde(default)]
     drive: Vec<FileDrive>,
     #[serde(default)]
@@ -166,6 +168,8 @@ pub struct Description {
     pub clock_ns: u64,
     /// The computer around the drives.
     pub host: HostProfile,
+    /// Its memory in bytes, if that is a figure of it.
+    pub memory_bytes: Option<u64>,
     /// Its drives, the pulled ones included.
     pub drives: Vec<DriveEntry>,
     /// The layers that survive a loss of power.
@@ -208,6 +212,11 @@ impl Description {
         }
         Ok(Description {
             host: host(file.host, text).within(within)?,
+            memory_bytes: file
+                .memory
+                .map(|given| memory(given, text))
+                .transpose()
+                .within(within)?,
             document,
             seed: file.seed.unwrap_or(1),
             hostname: file
@@ -227,6 +236,17 @@ impl Description {
     pub fn set_host(&mut self, name: &str) -> Result<()> {
         self.edit(|document| {
             document.insert("host", value(name));
+            Ok(())
+        })
+    }
+
+    /// Sets the memory of the computer around the drives.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for what is not a size, or not one of a memory.
+    pub fn set_memory(&mut self, size: &str) -> Result<()> {
+        self.edit(|document| {
+            document.insert("memory", value(size));
             Ok(())
         })
     }
@@ -461,6 +481,27 @@ fn host(name: Option<Spanned<String>>, text: &str) -> Result<HostProfile> {
     })
 }
 
+fn memory(given: Spanned<Size>, text: &str) -> Result<u64> {
+    let at = given.span().start;
+    let bytes = match given.into_inner() {
+        Size::Bytes(bytes) => Ok(bytes),
+        Size::Text(size) => parse_bytes(&size),
+    };
+    bytes
+        .and_then(check_memory)
+        .map_err(|e| complaint(text, at, &e.to_string()))
+}
+
+/// Less than the first is no computer of these times; more than the second has not been built.
+fn check_memory(bytes: u64) -> Result<u64> {
+    if (256 << 20..=1 << 48).contains(&bytes) {
+        return Ok(bytes);
+    }
+    Err(Error::invalid(format!(
+        "a memory of {bytes} bytes cannot be: 256 MiB is the least, 2^48 bytes the most"
+    )))
+}
+
 /// A drive's name: lowercase letters, then a number, so that any suffix (`p1`, `.nop`) is
 /// unambiguous.
 fn check_name(name: &str) -> Result<()> {
@@ -535,6 +576,10 @@ fn find_profile(name: &str, folder: &Path) -> Result<Arc<Profile>> {
 /// # Errors
 /// [`ErrorKind::InvalidInput`].
 pub fn parse_size(text: &str) -> Result<u64> {
+    parse_bytes(text).and_then(check_size)
+}
+
+fn parse_bytes(text: &str) -> Result<u64> {
     let bad = || {
         Error::invalid(format!(
             "'{text}' is not a size: a number of bytes, or one with K, M, G, T (1024) or KB, MB, GB, \
@@ -571,7 +616,7 @@ pub fn parse_size(text: &str) -> Result<u64> {
     let bytes = whole
         .checked_mul(factor)
         .and_then(|bytes| bytes.checked_add(u64::try_from(parts).ok()?));
-    check_size(bytes.ok_or_else(bad)?)
+    bytes.ok_or_else(bad)
 }
 
 /// A drive has at least 1 MiB, and at most what a 48-bit LBA can address in 512-byte sectors.

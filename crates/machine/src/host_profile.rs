@@ -16,6 +16,8 @@
 use gpart::Era;
 use rt::{Processor, Work};
 
+use crate::memory::Zfs;
+
 /// A computer and the software of its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostProfile {
@@ -33,6 +35,8 @@ pub struct HostProfile {
     pub dirty_data_max_bytes: u64,
     /// The largest physical sector considered when ashift is chosen, as a power of two: 9 is 512 bytes.
     pub max_auto_ashift: u32,
+    /// Its ZFS, which decides what a machine's memory is used for.
+    pub zfs: Zfs,
     /// How its gpart aligns partitions when no alignment is given.
     pub era: Era,
 }
@@ -48,6 +52,7 @@ pub fn host_profiles() -> Vec<HostProfile> {
         aggregation_limit_bytes: 1 << 20,
         dirty_data_max_bytes: 128 << 20,
         max_auto_ashift: 14,
+        zfs: Zfs::Today,
         era: Era::Current,
     };
     let modern = HostProfile {
@@ -84,9 +89,33 @@ pub fn host_profiles() -> Vec<HostProfile> {
         aggregation_limit_bytes: 128 << 10,
         dirty_data_max_bytes: 128 << 20,
         max_auto_ashift: 9,
+        zfs: Zfs::FreeBsd9,
         era: Era::Nine,
     };
-    vec![now, modern, freebsd_9]
+    let freebsd_8 = HostProfile {
+        name: "freebsd-8",
+        about: "FreeBSD 8 on a computer of 2009: two cores of 2 GHz, AES in software, each drive on a port of \
+                its own",
+        processor: Processor::new(2)
+            .with(Work::Command, 15_000_000)
+            .with(Work::SystemCall, 1_000_000)
+            .with(Work::Copy, 800)
+            .with(Work::Fletcher, 1_000)
+            .with(Work::Digest, 15_000)
+            .with(Work::Compress, 7_000)
+            .with(Work::Decompress, 3_000)
+            .with(Work::CipherSector, 2_000_000)
+            .with(Work::Cipher, 13_000),
+        zfs: Zfs::FreeBsd8,
+        ..freebsd_9
+    };
+    let freebsd_13 = HostProfile {
+        name: "freebsd-13",
+        about: "FreeBSD 13 with OpenZFS 2.1: four cores of 3 GHz with instructions for AES",
+        zfs: Zfs::OpenZfs21,
+        ..modern
+    };
+    vec![now, modern, freebsd_8, freebsd_9, freebsd_13]
 }
 
 impl HostProfile {

@@ -49,6 +49,8 @@ pub struct NewMachine {
     pub seed: u64,
     /// The computer around the drives, if computing is not free.
     pub host: Option<String>,
+    /// Its memory as text, for [`parse_size`](crate::parse_size), if that is a figure of it.
+    pub memory: Option<String>,
     /// Its drives.
     pub drives: Vec<NewDrive>,
 }
@@ -80,6 +82,9 @@ impl Machine {
         let mut description = Description::parse(path, &text)?;
         if let Some(host) = &new.host {
             description.set_host(host)?;
+        }
+        if let Some(memory) = &new.memory {
+            description.set_memory(memory)?;
         }
         for drive in &new.drives {
             description.add_drive(drive)?;

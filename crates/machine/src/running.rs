@@ -17,6 +17,7 @@ use crate::description::{DriveEntry, NewDrive, no_drive};
 use crate::host_profile::HostProfile;
 use crate::layer::Layer;
 use crate::machine::Machine;
+use crate::memory::Memory;
 use crate::world::World;
 
 /// How much time of a machine that is up may be lost when its process is killed, in ns.
@@ -107,6 +108,14 @@ impl Running {
     #[must_use]
     pub fn host(&self) -> HostProfile {
         self.machine.lock().description.host
+    }
+
+    /// What its ZFS makes of its memory; `None` if that is not a figure of it.
+    #[must_use]
+    pub fn memory(&self) -> Option<Memory> {
+        let machine = self.machine.lock();
+        let bytes = machine.description.memory_bytes?;
+        Some(machine.description.host.zfs.memory(bytes))
     }
 
     /// The machine's hostid: non-zero, derived from the seed.

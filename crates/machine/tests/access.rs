@@ -17,6 +17,7 @@ fn in_machine(f: impl FnOnce(&Arc<World>) + Send) {
     let new = NewMachine {
         seed: 5,
         host: None,
+        memory: None,
         drives: vec![drive("ada0"), drive("ada1")],
     };
     let machine = Machine::create(&folder.path().join("m"), &new).unwrap();

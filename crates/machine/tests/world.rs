@@ -15,6 +15,7 @@ fn create(folder: &Path) -> Machine {
     let new = NewMachine {
         seed: 5,
         host: None,
+        memory: None,
         drives: vec![drive("ada0"), drive("ada1")],
     };
     Machine::create(folder, &new).unwrap()

@@ -54,6 +54,7 @@ impl Drop for Opened {
     fn drop(&mut self) {
         let name = self.spa.name();
         self.publisher.stop();
+        self.tell_of_evictions(&name);
         if self.is_lost.load(Ordering::Relaxed) {
             return;
         }
@@ -73,6 +74,20 @@ impl Drop for Opened {
             && !is_suspended
         {
             let text = format!("cannot keep the errors of pool '{name}': {error}");
+            self.pools.observer().notice(&text);
+        }
+    }
+}
+
+impl Opened {
+    /// Tells if a machine's cache was smaller than its memory says.
+    fn tell_of_evictions(&self, name: &str) {
+        let blocks = self.spa.evicted_for_room();
+        if blocks > 0 {
+            let text = format!(
+                "pool '{name}': {blocks} blocks that this machine's memory would have kept were evicted: they do not \
+                 compress, and take too much of this computer's. What is read again takes longer than it would there"
+            );
             self.pools.observer().notice(&text);
         }
     }

@@ -145,9 +145,16 @@ impl Pools {
             settings.auto_ashift.max = host.max_auto_ashift;
             // Write-behind is off: the machine's times are compared with those of OpenZFS, which has none.
             settings.txg.write_behind_bytes = u64::MAX;
+            if let Some(memory) = machine.memory() {
+                settings.arc_bytes = memory.arc_bytes;
+                settings.arc_real_bytes = Some(memory.arc_real_bytes());
+                settings.txg.dirty_data_max = memory.dirty_data_max_bytes();
+                settings.txg.timeout_ns = memory.txg_timeout_ns;
+            }
         }
         if let Some(bytes) = self.environment.arc_bytes {
             settings.arc_bytes = bytes;
+            settings.arc_real_bytes = None;
         }
         let (pool, observer) = (pool.to_owned(), Arc::clone(&self.environment.observer));
         let tell = move |event: &SuspendEvent<'_>| observer.suspended(&pool, event);

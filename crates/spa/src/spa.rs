@@ -52,6 +52,9 @@ pub(crate) const FAILMODE: &str = "failmode";
 pub struct Settings {
     /// `zfs_arc_max`: bytes of the block cache
     pub arc_bytes: u64,
+    /// For a pool of an emulated machine whose memory is modelled: the most bytes that cached blocks take of this
+    /// computer's.
+    pub arc_real_bytes: Option<u64>,
     /// When txgs sync.
     pub txg: TxgSettings,
     /// Device writes in flight, at most (the former `zfs_vdev_max_pending`).
@@ -80,6 +83,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             arc_bytes: 256 << 20,
+            arc_real_bytes: None,
             // With writes in flight and recycled buffers, memory stays below the cache's limit plus
             // 256 MiB.
             txg: TxgSettings {
@@ -190,6 +194,7 @@ impl Settings {
     pub(crate) fn arc_settings(&self) -> arc::ArcSettings {
         arc::ArcSettings {
             limit_bytes: self.arc_bytes,
+            real_bytes: self.arc_real_bytes,
             ..arc::ArcSettings::default()
         }
     }
@@ -276,6 +281,12 @@ impl Spa {
 
     pub(crate) fn dsl(&self) -> &Arc<DslPool> {
         self.inner.dsl()
+    }
+
+    /// Blocks that the cache evicted because they take more than [`Settings::arc_real_bytes`].
+    #[must_use]
+    pub fn evicted_for_room(&self) -> u64 {
+        self.inner.cache.stats().evictions_for_room
     }
 
     /// Why the pool is suspended; `None` if it is not.

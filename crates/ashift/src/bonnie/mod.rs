@@ -52,8 +52,8 @@ pool (POOL/DATASET:/path); in a machine it is below a mountpoint, and the time i
   -z   where random numbers begin         -Z   a file of them
   -y p asks before each test, so that several may begin together
 
-The tables have the layout of version 2.00a, or with --era 1.96 of that one. In a machine the memory is
-not looked at unless -r says it.
+The tables have the layout of version 2.00a, or with --era 1.96 of that one. In a machine whose
+memory is not known (`machine create --memory`) it is not looked at unless -r says it.
 ";
 
 pub(crate) const BONNIE: Command<Entry> = Command::explained(

@@ -180,10 +180,11 @@ impl Request {
     }
 }
 
-/// The memory of this host, in MiB; that of a machine is not known.
+/// The memory of this host or machine, in MiB; 0 if a machine does not say.
 fn memory_mib() -> u32 {
-    if crate::world::is_machine() {
-        return 0;
+    if let Some(running) = crate::world::entered().running() {
+        let bytes = running.memory().map_or(0, |memory| memory.bytes);
+        return u32::try_from(bytes >> 20).unwrap_or(u32::MAX);
     }
     let info = rustix::system::sysinfo();
     let bytes = (info.totalram as u64).saturating_mul(info.mem_unit.into());

@@ -7,7 +7,7 @@ use base::{Error, Result};
 use drive::profile::Bus;
 use geom::Provider;
 use machine::{
-    DriveEntry, FILE_NAME, HostProfile, Machine, NewDrive, NewMachine, World, host_profiles,
+    DriveEntry, FILE_NAME, HostProfile, Machine, Memory, NewDrive, NewMachine, World, host_profiles,
 };
 use serde_json::json;
 
@@ -21,7 +21,7 @@ pub(crate) const MACHINE: Command<Entry> = Command::words(
     "machine",
     "machines of emulated drives: create, show, pull, cut the power",
     "\
-usage: ashift machine create [--seed N] [--host HOST] DIR NAME=PROFILE[,OPTION=VALUE]... ...
+usage: ashift machine create [--seed N] [--host HOST] [--memory SIZE] DIR NAME=PROFILE[,OPTION=VALUE]... ...
        ashift machine show [-j] [DIR]
        ashift machine add [DIR] NAME=PROFILE[,OPTION=VALUE]... ...
        ashift machine pull [DIR] NAME ...
@@ -42,7 +42,9 @@ on them. Commands run in it with -m DIR or ASHIFT_MACHINE=DIR: `ashift -m DIR zp
 may be left out here, too. Its clock moves only while a command runs in it. `ashift sh` runs several.
 
     create      make a machine; `ashift drives` lists the profiles; HOST says what computing takes:
-                none (the default: nothing), modern, freebsd-9
+                none (the default: nothing), modern, freebsd-8, freebsd-9, freebsd-13; with a memory
+                of SIZE its caches, its limit on dirty data and the length of its txgs are as the ZFS
+                of that host makes them of it, and bonnie++ knows it
     show        its clock, its drives, and everything that has a name in it
     add         add drives, or put pulled ones back (NAME alone)
     pull        take drives out, as a hand would: what only their caches hold is lost
@@ -111,6 +113,7 @@ pub(super) struct Request {
     operands: Vec<String>,
     pub(super) seed: Option<u64>,
     host: Option<String>,
+    memory: Option<String>,
     /// `--after`, in nanoseconds.
     after_ns: Option<u64>,
     /// What follows `--`.
@@ -173,6 +176,10 @@ fn parse(args: &[String]) -> Outcome<Request> {
             "--host" => {
                 let host = args.next().cloned();
                 request.host = host.or_else(|| Some(String::new()));
+            }
+            "--memory" => {
+                let bad = || Fail::Usage("--memory needs a size".to_owned());
+                request.memory = Some(args.next().cloned().ok_or_else(bad)?);
             }
             "--after" => {
                 let seconds = args.next().and_then(|text| text.parse::<f64>().ok());
@@ -267,6 +274,7 @@ fn create(request: &Request) -> Outcome {
     let new = NewMachine {
         seed: request.seed.unwrap_or(1),
         host: request.host.clone(),
+        memory: request.memory.clone(),
         drives,
     };
     Machine::create(Path::new(&folder), &new)?;
@@ -400,6 +408,9 @@ fn text_of(world: &World, folder: &str) -> Result<String> {
         running.hostname(),
         seconds(rt::now_ns())
     );
+    if let Some(memory) = running.memory() {
+        let _ = writeln!(out, "{}\n", memory_line(&memory));
+    }
     let drives = running.entries();
     let mut rows = vec![["DRIVE", "PROFILE", "SIZE", "ON HOST", "MODEL"].map(str::to_owned)];
     rows.extend(drives.iter().map(|entry| drive_row(world, entry)));
@@ -430,6 +441,24 @@ fn text_of(world: &World, folder: &str) -> Result<String> {
         let _ = writeln!(out, "\nimported pools: {}", pools.join(" "));
     }
     Ok(out)
+}
+
+/// `memory 8G: 7G of cache, 819M of dirty data, a txg every 5 s`
+fn memory_line(memory: &Memory) -> String {
+    let size = admin::number::nice_bytes;
+    let dirty = match memory.dirty_data_max_bytes() {
+        here if here < memory.dirty_data_there_bytes => {
+            let there = size(memory.dirty_data_there_bytes);
+            format!("{} of dirty data (its ZFS: {there})", size(here))
+        }
+        same => format!("{} of dirty data", size(same)),
+    };
+    format!(
+        "memory {}: {} of cache for each pool, {dirty}, a txg at least every {} s",
+        size(memory.bytes),
+        size(memory.arc_bytes),
+        memory.txg_timeout_ns / 1_000_000_000
+    )
 }
 
 fn drive_row(world: &World, entry: &DriveEntry) -> [String; 5] {
@@ -495,6 +524,7 @@ fn json_of(world: &World, folder: &str) -> Result<String> {
         "machine": folder,
         "hostname": running.hostname(),
         "clock_ns": rt::now_ns(),
+        "memory_bytes": running.memory().map(|memory| memory.bytes),
         "drives": drives.collect::<Vec<_>>(),
         "providers": providers.collect::<Vec<_>>(),
         "pools": pools(world)?,

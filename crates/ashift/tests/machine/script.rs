@@ -37,7 +37,8 @@ fn the_same_script_gives_the_same_bytes_and_times() {
         let status = fs::read_to_string(bench.path("status")).unwrap();
         assert!(status.contains("scrub repaired 0B"), "{status}");
         let image = |name: &str| fs::read(bench.path("m/drives").join(name)).unwrap();
-        let images = ["ada0.img", "ada1.img"].map(image);
+        let files = ["ada0.img", "ada1.img", "ada0.img.packed", "ada1.img.packed"];
+        let images = files.map(image);
         (out, status, clock_ns(&bench), images)
     };
     let (first, second) = (run(), run());

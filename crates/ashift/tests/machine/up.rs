@@ -304,3 +304,57 @@ fn another_user_cannot_speak_to_a_machine() {
         "{said}"
     );
 }
+
+#[test]
+fn the_memory_of_a_machine_is_a_figure_of_it_and_a_reboot_empties_it() {
+    let bench = Bench::new(1);
+    let shown = bench.ok("machine show");
+    assert!(!shown.contains("memory"), "{shown}");
+    let toml = bench.path("m/machine.toml");
+    let described = fs::read_to_string(&toml).unwrap();
+    fs::write(&toml, format!("memory = \"2G\"\n{described}")).unwrap();
+    let shown = bench.ok("machine show");
+    let memory =
+        "memory 2G: 1.25G of cache for each pool, 205M of dirty data, a txg at least every 5 s\n";
+    assert!(shown.contains(memory), "{shown}");
+    bench.ok("machine add ada1=wd30ezrx,size=1GB");
+    bench.ok("zpool create -O compression=off tank ada1");
+    let _up = up(&bench);
+    // More than the cache of a pool without such a figure holds.
+    bench.ok("dd if=/dev/random of=/tank/big bs=1m count=300");
+    bench.ok("machine reboot");
+    let read = "dd if=/tank/big of=/dev/null bs=1m";
+    let cold_ns = took_ns(&bench, read);
+    let warm_ns = took_ns(&bench, read);
+    assert!(
+        warm_ns < cold_ns / 20,
+        "warm {warm_ns} ns, cold {cold_ns} ns"
+    );
+    bench.ok("machine reboot");
+    let again_ns = took_ns(&bench, read);
+    assert!(again_ns > cold_ns / 2, "{again_ns} ns after a reboot");
+    let said = text(&bench.run("bonnie++ -d /tank -s 1g -n 0").stderr);
+    let small = "File size should be double RAM for good results, RAM is 2048M.";
+    assert!(said.contains(small), "{said}");
+    bench.ok("machine down");
+}
+
+#[test]
+fn what_no_memory_can_be_is_refused() {
+    let bench = Bench::new(1);
+    bench.ok("machine create other --memory 64GiB --host freebsd-13 ada0=wd30ezrx");
+    let shown = bench.ok("machine show other");
+    let memory = "memory 64G: 63G of cache for each pool, 1G of dirty data (its ZFS: 4G), a txg";
+    assert!(shown.contains(memory), "{shown}");
+    for (size, complaint) in [
+        (
+            "100M",
+            "a memory of 104857600 bytes cannot be: 256 MiB is the least",
+        ),
+        ("much", "'much' is not a size"),
+    ] {
+        let said = bench.fails(&format!("machine create bad --memory {size} ada0=wd30ezrx"));
+        assert!(said.contains(complaint), "{said}");
+        assert!(!bench.path("bad").exists());
+    }
+}
