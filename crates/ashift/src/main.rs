@@ -10,6 +10,7 @@ mod command;
 mod dd;
 mod demo;
 mod diskmark;
+mod doctor;
 mod drives;
 mod failure;
 mod files;
@@ -78,6 +79,7 @@ const ASHIFT: Table<Entry> = Table {
         mount::UNMOUNT,
         rewind::REWIND.held(),
         files::RESCUE.held(),
+        doctor::DOCTOR.held(),
         machine::MACHINE,
         drives::DRIVES,
         gpart::GPART,
