@@ -130,8 +130,8 @@ fn nice_size(bytes: u64) -> String {
     }
 }
 
-/// Sectors that a block of so many sectors takes on a vdev with parity, and those that it would take there at best, times
-/// 1000 for each sector of data.
+/// Sectors that a block of so many takes on a vdev with parity, for each sector of data, and those that it would take
+/// there at best; both times 1000.
 #[doc(alias = "vdev_raidz_psize_to_asize")]
 fn room(vdev: &VdevStatus, sectors: u64) -> Option<(u64, u64)> {
     let (taken, best) = match vdev.kind {

@@ -33,6 +33,27 @@ fn whole_disk(path: &Path) -> Option<PathBuf> {
     Some(Path::new("/dev").join(disk.parent()?.file_name()?))
 }
 
+/// A disk and what is on it: where labels of pools may be.
+pub(super) fn places(world: &World, disk: &str) -> Vec<String> {
+    let mut places = vec![disk.to_owned()];
+    if world.is_machine() {
+        let providers = world.providers().unwrap_or_default().into_iter();
+        let names = providers.map(|info| info.name);
+        places.extend(
+            names.filter(|name| name != disk && world.lowest(name).as_deref() == Some(disk)),
+        );
+        return places;
+    }
+    // Partitions of an image are looked at with it.
+    let name = Path::new(disk).file_name().unwrap_or_default();
+    let entries = fs::read_dir(Path::new("/sys/class/block").join(name));
+    let entries = entries.into_iter().flatten().flatten();
+    let partitions = entries.filter(|entry| entry.path().join("partition").exists());
+    let devices = partitions.map(|entry| Path::new("/dev").join(entry.file_name()));
+    places.extend(devices.map(|path| path.display().to_string()));
+    places
+}
+
 /// Everything that is known of a disk.
 pub(super) fn facts(world: &World, name: &str) -> Result<Disk> {
     let topology = identify::topology(world, name)?;

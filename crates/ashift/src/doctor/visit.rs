@@ -68,7 +68,7 @@ impl Visit {
             Ok(names) => names.iter().for_each(|name| self.imported(name)),
             Err(error) => self.failures.push(error.to_string()),
         }
-        self.on_devices(None);
+        self.on_devices(&[], None);
     }
 
     /// Looks at what has that name: an imported pool, a device, an image, a folder of images.
@@ -78,7 +78,8 @@ impl Visit {
         } else if let Some(disk) = disks::disk_of(&self.world, name) {
             self.disk(&disk);
             self.imported_on(|below| below == disk);
-            self.on_devices(Some(name));
+            let places = disks::places(&self.world, &disk);
+            self.on_devices(&places, Some(name));
         } else if !self.world.is_machine() && Path::new(name).is_dir() {
             self.folder(name);
         } else {
@@ -112,7 +113,7 @@ impl Visit {
             }
         }
         self.imported_on(|below| Path::new(below).parent() == Some(&*folder));
-        self.on_devices(Some(name));
+        self.on_devices(&[name.to_owned()], Some(name));
         if self.disks.is_empty() && self.pools.is_empty() {
             self.failures
                 .push(format!("{name}: no image of a disk, and no pool"));
@@ -163,9 +164,9 @@ impl Visit {
         }
     }
 
-    /// Looks at the pools on devices, or on all, that are not imported.
-    fn on_devices(&mut self, place: Option<&str>) {
-        let places: Vec<&str> = place.into_iter().collect();
+    /// Looks at the pools on these devices, or on all, that are not imported; `place` is what commands are to be told.
+    fn on_devices(&mut self, places: &[String], place: Option<&str>) {
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
         let found = search::devices(&self.world, &places)
             .and_then(|providers| Ok(self.session.pools().importable(&providers, false)?));
         match found {
