@@ -30,6 +30,7 @@ mod parted;
 mod phybs;
 mod program;
 mod progress;
+mod replay;
 mod rewind;
 mod say;
 mod search;
@@ -91,6 +92,7 @@ const ASHIFT: Table<Entry> = Table {
         dd::DD.held(),
         phybs::PHYBS,
         diskmark::DISKMARK,
+        replay::REPLAY,
         bonnie::BONNIE.held(),
         bonnie::CSV2TXT,
         bonnie::CSV2HTML,

@@ -96,7 +96,8 @@ fn summary(report: &Report) -> String {
         of(Severity::Note),
     );
     match critical + warnings + notes {
-        0 => format!("{seen}: nothing is wrong"),
+        0 if report.failures.is_empty() => format!("{seen}: nothing is wrong"),
+        0 => format!("{seen}: nothing is wrong with what could be looked at"),
         _ => format!(
             "{seen}: {critical} critical, {}, {}",
             many(warnings, "warning"),
