@@ -57,7 +57,7 @@ pub struct Recorded<'n> {
 }
 
 /// Is told of each command before it runs.
-pub type Recorder = Box<dyn FnMut(&Recorded<'_>)>;
+pub type Recorder = Box<dyn FnMut(&Recorded<'_>) + Send>;
 
 /// Shows the providers of `world` below `folder` until that is unmounted, or this process receives
 /// `SIGHUP`, `SIGINT` or `SIGTERM`. `ready` is called once it is mounted, `recorder` for each command.

@@ -56,14 +56,13 @@ fn serve(machine: &Path, folder: &Path, record: Option<&Path>) -> Result<()> {
         }
     };
     world::in_machine(machine, |world| {
-        let recorder = recorder.map(|sink| -> Recorder { sink });
         drivefs::mount(world, folder, recorder, ready)
     })?
 }
 
 /// Writes commands to a file as fio's log (version 3) has them, with the time of this host since the first: that of the
 /// machine moves only while a command runs.
-fn recorder(path: &Path) -> Result<Box<dyn FnMut(&Recorded<'_>) + Send>> {
+fn recorder(path: &Path) -> Result<Recorder> {
     let file = File::create(path)
         .map_err(Error::from)
         .within(|| path.display())?;

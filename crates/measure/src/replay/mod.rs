@@ -1,8 +1,8 @@
 //! Replay: the commands of a trace, issued to a provider, and how long each took.
 //!
 //! # What it is
-//! [`parse`] reads a trace; [`run`] issues its commands in their order, at their times or as fast as they complete, with
-//! at most so many in flight; [`Replayed`] counts latencies. What is written are zeros.
+//! [`parse`] reads a trace; [`run`] issues its commands in their order, at their times or as fast as they complete,
+//! with at most so many in flight; [`Replayed`] counts latencies. What is written are zeros.
 //!
 //! # Invariants
 //! 1. Nothing is issued before every command is known to fit: within the device, in whole sectors.
