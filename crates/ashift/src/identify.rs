@@ -89,6 +89,12 @@ struct Device {
     model: Option<String>,
 }
 
+/// The names of the drives of a machine, or of the disks of this host.
+pub(crate) fn disk_names(world: &World) -> Result<Vec<String>> {
+    let devices = devices(world)?.into_iter();
+    Ok(devices.map(|device| device.name).collect())
+}
+
 fn devices(world: &World) -> Result<Vec<Device>> {
     if world.is_machine() {
         let of = |drive: Arc<drive::Emulated>| Device {
@@ -286,7 +292,7 @@ fn show(name: &str, parsed: &Parsed) -> Result<Value> {
 }
 
 /// The topology that Linux reports, or would report for a machine's drive.
-fn topology(world: &World, name: &str) -> Result<Topology> {
+pub(crate) fn topology(world: &World, name: &str) -> Result<Topology> {
     if !world.is_machine() {
         return Topology::of(Path::new(name));
     }

@@ -10,6 +10,7 @@ mod command;
 mod dd;
 mod demo;
 mod diskmark;
+mod doctor;
 mod drives;
 mod failure;
 mod files;
@@ -29,6 +30,7 @@ mod parted;
 mod phybs;
 mod program;
 mod progress;
+mod replay;
 mod rewind;
 mod say;
 mod search;
@@ -78,6 +80,7 @@ const ASHIFT: Table<Entry> = Table {
         mount::UNMOUNT,
         rewind::REWIND.held(),
         files::RESCUE.held(),
+        doctor::DOCTOR.held(),
         machine::MACHINE,
         drives::DRIVES,
         gpart::GPART,
@@ -89,6 +92,7 @@ const ASHIFT: Table<Entry> = Table {
         dd::DD.held(),
         phybs::PHYBS,
         diskmark::DISKMARK,
+        replay::REPLAY,
         bonnie::BONNIE.held(),
         bonnie::CSV2TXT,
         bonnie::CSV2HTML,

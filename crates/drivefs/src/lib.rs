@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, Result};
 use fuser::{Config, MountOption, Session};
+use geom::BioCmd;
 use machine::World;
 use rustix::mount::UnmountFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -42,13 +43,34 @@ use signal_hook::iterator::Signals;
 use files::{Files, Job};
 use server::Server;
 
+/// A command of a program of the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded<'n> {
+    /// The provider that it is for.
+    pub name: &'n str,
+    /// What it does.
+    pub cmd: BioCmd,
+    /// Its first byte, in whole sectors.
+    pub offset: u64,
+    /// Its bytes; 0 for a flush.
+    pub len: u64,
+}
+
+/// Is told of each command before it runs.
+pub type Recorder = Box<dyn FnMut(&Recorded<'_>) + Send>;
+
 /// Shows the providers of `world` below `folder` until that is unmounted, or this process receives
-/// `SIGHUP`, `SIGINT` or `SIGTERM`. `ready` is called once it is mounted.
+/// `SIGHUP`, `SIGINT` or `SIGTERM`. `ready` is called once it is mounted, `recorder` for each command.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] without FUSE on this host; what the host says when mounting; what the
 /// machine says when its providers are listed.
-pub fn mount(world: &Arc<World>, folder: &Path, ready: impl FnOnce()) -> Result<()> {
+pub fn mount(
+    world: &Arc<World>,
+    folder: &Path,
+    recorder: Option<Recorder>,
+    ready: impl FnOnce(),
+) -> Result<()> {
     let name = || folder.display().to_string();
     if !Path::new("/dev/fuse").exists() {
         let text = "no /dev/fuse on this host: its kernel has no FUSE, or lets nobody use it";
@@ -57,7 +79,7 @@ pub fn mount(world: &Arc<World>, folder: &Path, ready: impl FnOnce()) -> Result<
     if !folder.is_dir() {
         return Err(Error::new(ErrorKind::NotDirectory, "not a folder")).within(name);
     }
-    let mut server = Server::new(Arc::clone(world))?;
+    let mut server = Server::new(Arc::clone(world), recorder)?;
     let (sender, jobs) = std::sync::mpsc::channel::<Job>();
     let mut config = Config::default();
     config.mount_options = vec![

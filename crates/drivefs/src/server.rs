@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::{Error, ErrorKind, Result};
 use fuser::{FileAttr, FileType, INodeNo};
-use geom::Provider;
 use geom::disk::OpenMode;
+use geom::{BioCmd, Provider};
 use machine::World;
 
 use crate::sectors;
 use crate::tree::{FileShape, Node, Tree};
+use crate::{Recorded, Recorder};
 
 /// `FALLOC_FL_KEEP_SIZE` of fallocate(2): do not change the file size.
 const KEEP_SIZE: i32 = 1;
@@ -27,10 +28,11 @@ pub(crate) struct Server {
     /// Something was written, possibly a partition table: the tree has to be updated.
     is_stale: bool,
     started: SystemTime,
+    recorder: Option<Recorder>,
 }
 
 impl Server {
-    pub(crate) fn new(world: Arc<World>) -> Result<Server> {
+    pub(crate) fn new(world: Arc<World>, recorder: Option<Recorder>) -> Result<Server> {
         let now = rt::wall_clock();
         let mut server = Server {
             world,
@@ -39,6 +41,7 @@ impl Server {
             next_handle: 1,
             is_stale: true,
             started: UNIX_EPOCH + Duration::new(now.secs, now.nanos),
+            recorder,
         };
         server.refresh()?;
         Ok(server)
@@ -133,7 +136,33 @@ impl Server {
         provider.ok_or_else(|| Error::invalid("not open"))
     }
 
-    pub(crate) fn read(&self, handle: u64, offset: u64, len: u32) -> Result<Vec<u8>> {
+    /// Tells the recorder of a command, in whole sectors.
+    fn record(&mut self, handle: u64, cmd: BioCmd, (offset, len): (u64, u64)) -> Result<()> {
+        let Some(recorder) = &mut self.recorder else {
+            return Ok(());
+        };
+        let provider = self.open.get(&handle);
+        let provider = provider.ok_or_else(|| Error::invalid("not open"))?;
+        let sector = u64::from(provider.sectorsize());
+        let (size, first) = (provider.mediasize(), offset / sector * sector);
+        let end = offset
+            .saturating_add(len)
+            .min(size)
+            .next_multiple_of(sector)
+            .min(size);
+        if cmd == BioCmd::Flush || end > first {
+            recorder(&Recorded {
+                name: provider.name(),
+                cmd,
+                offset: first,
+                len: end.saturating_sub(first),
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read(&mut self, handle: u64, offset: u64, len: u32) -> Result<Vec<u8>> {
+        self.record(handle, BioCmd::Read, (offset, len.into()))?;
         sectors::read(self.provider(handle)?, offset, len.into())
     }
 
@@ -145,6 +174,10 @@ impl Server {
         flushes: bool,
     ) -> Result<u32> {
         self.is_stale = true;
+        self.record(handle, BioCmd::Write, (offset, data.len() as u64))?;
+        if flushes {
+            self.record(handle, BioCmd::Flush, (0, 0))?;
+        }
         let provider = self.provider(handle)?;
         let written = sectors::write(provider, offset, data)?;
         if written == 0 && !data.is_empty() {
@@ -156,7 +189,8 @@ impl Server {
         Ok(u32::try_from(written).expect("a request is far below 4 GiB"))
     }
 
-    pub(crate) fn flush(&self, handle: u64) -> Result<()> {
+    pub(crate) fn flush(&mut self, handle: u64) -> Result<()> {
+        self.record(handle, BioCmd::Flush, (0, 0))?;
         self.provider(handle)?.flush()
     }
 
@@ -176,6 +210,7 @@ impl Server {
             _ if mode == KEEP_SIZE | PUNCH_HOLE => {
                 sectors::delete(provider, offset, len)?;
                 self.is_stale = true;
+                self.record(handle, BioCmd::Delete, (offset, len))?;
                 Ok(())
             }
             _ => Err(Error::new(

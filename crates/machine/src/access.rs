@@ -202,23 +202,28 @@ impl World {
         Ok(holders)
     }
 
+    /// What a name leads to, through layers and partitions: a drive of the machine, a device or file of this host.
+    #[must_use]
+    pub fn lowest(&self, name: &str) -> Option<String> {
+        let mut name = self.canonical(name);
+        for _ in 0..DEPTH_MAX {
+            match self.node(&name, 0)? {
+                Node::On { below, .. } => name = below,
+                Node::Bottom { .. } => return Some(name),
+            }
+        }
+        None
+    }
+
     /// The block device of this host that a name leads to, through layers and partitions.
     #[must_use]
     pub fn block_device_below(&self, name: &str) -> Option<PathBuf> {
         if self.is_machine() {
             return None;
         }
-        let mut name = self.canonical(name);
-        for _ in 0..DEPTH_MAX {
-            match self.node(&name, 0)? {
-                Node::On { below, .. } => name = below,
-                Node::Bottom { .. } => {
-                    let kind = fs::metadata(&name).ok()?.file_type();
-                    return kind.is_block_device().then(|| PathBuf::from(name));
-                }
-            }
-        }
-        None
+        let bottom = self.lowest(name)?;
+        let kind = fs::metadata(&bottom).ok()?.file_type();
+        kind.is_block_device().then(|| PathBuf::from(bottom))
     }
 
     /// The claims that hold without a process (imported pools, attached elis), except those of `but`.

@@ -9,6 +9,7 @@
 //!   sector size;
 //! - [`dd`]: copying in blocks, with the operands and messages of FreeBSD's and of GNU's `dd`;
 //! - [`diskmark`]: sequential and random speed at given queue depths, best of five;
+//! - [`replay`]: the commands of a block trace, and how long each takes;
 //! - [`direct`]: files and devices of this host, bypassing its cache.
 
 pub mod dd;
@@ -16,3 +17,4 @@ pub mod direct;
 pub mod diskmark;
 pub mod number;
 pub mod phybs;
+pub mod replay;

@@ -263,19 +263,55 @@ pub const FEATURES: &[Feature] = &[
         Support::None, "Support for preserving logical birth time during rewrite."),
 ];
 
-/// Features that OpenZFS 2.3 does not know; they are shown only for pools that have them enabled.
-const AFTER_2_3: [&str; 4] = [
-    "draid_failure_domains",
-    "block_cloning_endian",
-    "dynamic_gang_header",
-    "physical_rewrite",
-];
+/// The first release of OpenZFS that knows a feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Release {
+    /// 2.1, or one before.
+    V2_1,
+    /// 2.2
+    V2_2,
+    /// 2.3
+    V2_3,
+    /// 2.4
+    V2_4,
+    /// None yet.
+    Unreleased,
+}
+
+impl Release {
+    /// `2.3`; `None` if there is no such release yet.
+    #[must_use]
+    pub fn number(self) -> Option<&'static str> {
+        match self {
+            Release::V2_1 => Some("2.1"),
+            Release::V2_2 => Some("2.2"),
+            Release::V2_3 => Some("2.3"),
+            Release::V2_4 => Some("2.4"),
+            Release::Unreleased => None,
+        }
+    }
+}
 
 impl Feature {
-    /// Whether OpenZFS 2.3 knows it.
+    /// The first release that knows it: `cmd/zpool/compatibility.d` has a list for each.
+    #[must_use]
+    pub fn release(&self) -> Release {
+        match self.name {
+            "blake3" | "block_cloning" | "head_errlog" | "vdev_zaps_v2" | "zilsaxattr" => {
+                Release::V2_2
+            }
+            "fast_dedup" | "large_microzap" | "longname" | "raidz_expansion"
+            | "redaction_list_spill" => Release::V2_3,
+            "block_cloning_endian" | "dynamic_gang_header" | "physical_rewrite" => Release::V2_4,
+            "draid_failure_domains" => Release::Unreleased,
+            _ => Release::V2_1,
+        }
+    }
+
+    /// Whether OpenZFS 2.3 knows it. Newer ones are shown only for pools that have them enabled.
     #[must_use]
     pub fn is_in_2_3(&self) -> bool {
-        !AFTER_2_3.contains(&self.name)
+        self.release() <= Release::V2_3
     }
 }
 

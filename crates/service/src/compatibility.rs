@@ -4,24 +4,8 @@
 //! OpenZFS lib/libzfs/libzfs_pool.c (`zpool_load_compat`).
 
 use base::{Error, Result};
-use phys::feature::{FEATURES, Feature};
+use phys::feature::{FEATURES, Feature, Release};
 
-/// Features that came with a release: those not in the ones before.
-const NEW_IN_2_2: &[&str] = &[
-    "blake3",
-    "block_cloning",
-    "head_errlog",
-    "vdev_zaps_v2",
-    "zilsaxattr",
-];
-/// Likewise.
-const NEW_IN_2_3: &[&str] = &[
-    "fast_dedup",
-    "large_microzap",
-    "longname",
-    "raidz_expansion",
-    "redaction_list_spill",
-];
 const FOLDERS: [&str; 2] = ["/etc/zfs/compatibility.d", "/usr/share/zfs/compatibility.d"];
 
 /// A value of the property `compatibility`, with the features that it allows.
@@ -77,18 +61,16 @@ fn restrict(allowed: &mut Vec<&'static Feature>, set: &str) -> Result<()> {
     let release = set
         .strip_prefix("openzfs-")
         .map(|rest| rest.trim_end_matches("-linux").trim_end_matches("-freebsd"));
-    match release {
-        Some("2.0" | "2.1") => {
-            let is_new = |name| NEW_IN_2_2.contains(name) || NEW_IN_2_3.contains(name);
-            allowed.retain(|f| !is_new(&f.name));
-            return Ok(());
-        }
-        Some("2.2") => {
-            allowed.retain(|f| !NEW_IN_2_3.contains(&f.name));
-            return Ok(());
-        }
-        Some("2.3" | "2.4") => return Ok(()),
-        _ => {}
+    let release = match release {
+        Some("2.0" | "2.1") => Some(Release::V2_1),
+        Some("2.2") => Some(Release::V2_2),
+        Some("2.3") => Some(Release::V2_3),
+        Some("2.4") => Some(Release::V2_4),
+        _ => None,
+    };
+    if let Some(release) = release {
+        allowed.retain(|feature| feature.release() <= release);
+        return Ok(());
     }
     let folders = if set.starts_with('/') {
         &[""][..]
@@ -121,6 +103,9 @@ mod tests {
         };
         assert!(!allows("openzfs-2.1-linux", "raidz_expansion"));
         assert!(!allows("openzfs-2.2", "raidz_expansion"));
+        assert!(
+            !allows("openzfs-2.3", "physical_rewrite") && allows("openzfs-2.4", "physical_rewrite")
+        );
         assert!(allows("openzfs-2.3", "raidz_expansion"));
         assert!(!allows("openzfs-2.1", "blake3") && allows("openzfs-2.2-linux", "blake3"));
     }

@@ -6,33 +6,37 @@
 use std::collections::BTreeSet;
 
 use base::{ObjectId, ObjsetId};
+use spa::Spa;
 use zio::Bookmark;
 use zpl::mount::{Mount, mount};
 
-use crate::open::OpenPool;
+/// Where file systems are mounted: path and name of each.
+pub(crate) type Mounted<'m> = dyn Fn() -> Vec<(String, String)> + 'm;
 
-impl OpenPool {
-    /// The damaged objects as `zpool status -v` names them: by path if they have one.
-    #[doc(alias = "zpool_obj_to_path")]
-    pub(crate) fn names_of(&self, objects: &BTreeSet<(ObjsetId, ObjectId)>) -> Vec<String> {
-        let mut names = Vec::new();
-        let mut open: Option<(ObjsetId, Option<Damaged>)> = None;
-        for &(objset, object) in objects {
-            if objset.0 == 0 {
-                names.push(format!("<metadata>:<{:#x}>", object.0));
-                continue;
-            }
-            if open.as_ref().is_none_or(|(id, _)| *id != objset) {
-                open = Some((objset, Damaged::open(self, objset)));
-            }
-            let dataset = open.as_ref().and_then(|(_, dataset)| dataset.as_ref());
-            names.push(dataset.map_or_else(
-                || format!("<{:#x}>:<{:#x}>", objset.0, object.0),
-                |dataset| dataset.name_of(object),
-            ));
+/// The damaged objects as `zpool status -v` names them: by path if they have one.
+#[doc(alias = "zpool_obj_to_path")]
+pub(crate) fn names_of(
+    pool: &Spa,
+    objects: &BTreeSet<(ObjsetId, ObjectId)>,
+    mounted: &Mounted<'_>,
+) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut open: Option<(ObjsetId, Option<Damaged>)> = None;
+    for &(objset, object) in objects {
+        if objset.0 == 0 {
+            names.push(format!("<metadata>:<{:#x}>", object.0));
+            continue;
         }
-        names
+        if open.as_ref().is_none_or(|(id, _)| *id != objset) {
+            open = Some((objset, Damaged::open(pool, objset, mounted)));
+        }
+        let dataset = open.as_ref().and_then(|(_, dataset)| dataset.as_ref());
+        names.push(dataset.map_or_else(
+            || format!("<{:#x}>:<{:#x}>", objset.0, object.0),
+            |dataset| dataset.name_of(object),
+        ));
     }
+    names
 }
 
 /// The objects that damaged blocks belong to.
@@ -50,14 +54,11 @@ struct Damaged {
 }
 
 impl Damaged {
-    fn open(pool: &OpenPool, objset: ObjsetId) -> Option<Damaged> {
+    fn open(pool: &Spa, objset: ObjsetId, mounted: &Mounted<'_>) -> Option<Damaged> {
         let dsl = pool.parts().dsl();
         let dataset = dsl.dataset_of(ObjectId(objset.0)).ok()?;
         let name = dsl.name_of(&dataset).ok()?;
-        let is_mounted = pool.pools().world().is_machine();
-        let mounted = is_mounted.then(|| pool.mountpoints().ok());
-        let mounted = mounted.flatten().unwrap_or_default();
-        let place = mounted.into_iter().find(|(_, dataset)| *dataset == name);
+        let place = mounted().into_iter().find(|(_, dataset)| *dataset == name);
         Some(Damaged {
             mountpoint: place.map(|(path, _)| path),
             files: mount(dsl, &name, true).ok(),

@@ -28,7 +28,7 @@ use vdev::import::{FoundPool, aux_configs};
 use vdev::{Vdev, VdevTree};
 use zio::AllocClass;
 
-use crate::error_log::objects_of;
+use crate::error_log::{Mounted, names_of, objects_of};
 use crate::failure::{Attempt, Failure, Outcome};
 use crate::held::Access;
 use crate::kept_errors::{Counts, kept_errors};
@@ -76,7 +76,7 @@ impl Session {
         match self.open(pool, Access::Read) {
             Ok(open) => {
                 let read = read(&open).map_err(&failed)?;
-                Ok((status_of(&open).map_err(failed)?, Some(read)))
+                Ok((open.status().map_err(failed)?, Some(read)))
             }
             Err(error) => match self.pools.unavailable(pool, &error).map_err(failed)? {
                 Some(status) => Ok((status, None)),
@@ -104,7 +104,12 @@ impl OpenPool {
     /// # Errors
     /// Errors of reading it.
     pub fn status(&self) -> Result<PoolStatus> {
-        status_of(self)
+        let is_mounted = self.pools().world().is_machine();
+        let mounted = || match is_mounted {
+            true => self.mountpoints().unwrap_or_default(),
+            false => Vec::new(),
+        };
+        status_of(self.pools(), self, &mounted)
     }
 
     /// The state of the root vdev and of those below it, without their space.
@@ -157,6 +162,14 @@ impl Pools {
         let guid = Guid(config.expect_u64("pool_guid")?);
         tree.validate_devices(guid, Txg(u64::MAX));
         Ok(tree)
+    }
+
+    /// The state of a pool that was opened without its being imported.
+    ///
+    /// # Errors
+    /// Errors of reading it.
+    pub fn status_of_inspected(&self, pool: &Spa) -> Result<PoolStatus> {
+        status_of(self, pool, &Vec::new)
     }
 
     /// The state of a pool found on devices.
@@ -296,7 +309,7 @@ fn is_restricted(pool: &Spa) -> bool {
 }
 
 /// Everything `zpool status` shows of an open pool.
-fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
+fn status_of(pools: &Pools, pool: &Spa, mounted: &Mounted<'_>) -> Result<PoolStatus> {
     let tree = pool.parts().tree();
     let mut root = vdev_status(&tree.root(), 0, AllocClass::Normal);
     for (i, top) in root.children.iter_mut().enumerate() {
@@ -306,7 +319,7 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
     root.alloc_bytes = space.alloc;
     root.space_bytes = space.space;
     root.deflated_bytes = space.dspace;
-    let kept = kept_errors(pool.pools(), pool.guid());
+    let kept = kept_errors(pools, pool.guid());
     let damaged = pool.damaged().ok();
     let objects = damaged.as_ref().map(objects_of).unwrap_or_default();
     add_errors(&mut root, &kept.devices);
@@ -335,7 +348,7 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
         checkpoint: checkpoint_status(pool)?,
         dedup: Some(dedup_status(&pool.deduped()?)),
         error_count: damaged.map(|damaged| damaged.len() as u64),
-        errors: pool.names_of(&objects),
+        errors: names_of(pool, &objects, mounted),
         ..PoolStatus::default()
     })
 }

@@ -34,7 +34,7 @@ usage: ashift machine create [--seed N] [--host HOST] [--memory SIZE] DIR NAME=P
        ashift machine power-cut [--seed N] [DIR]
        ashift machine power-cut [--seed N] --after SECONDS [DIR] -- COMMAND ...
        ashift machine fault list|add|remove …
-       ashift machine mount [--foreground] [DIR] FOLDER
+       ashift machine mount [--foreground] [--record FILE] [DIR] FOLDER
        ashift machine destroy DIR
 
 A machine is a folder that describes a computer of emulated drives (machine.toml) and holds what is
@@ -64,7 +64,8 @@ may be left out here, too. Its clock moves only while a command runs in it. `ash
                 one that is up starts again
     fault       sectors that fail or lie, writes that get lost, dead drives: `ashift machine fault -h`
     mount       show everything that has a name as a file in FOLDER, by FUSE, for this host's own
-                programs; the machine is in use until `umount FOLDER`
+                programs; the machine is in use until `umount FOLDER`; with --record what they read and
+                write is noted in FILE, for `ashift replay` or fio
     destroy     remove the machine with all that is on its drives
 
 PROFILE is a name of `ashift drives`, or the model of such a drive: WD20EARS. Options of a drive:
@@ -120,6 +121,8 @@ pub(super) struct Request {
     command: Vec<String>,
     pub(super) is_json: bool,
     is_foreground: bool,
+    /// `--record`
+    record: Option<PathBuf>,
     pub(super) is_background: bool,
     /// `--power-cut`
     pub(super) cuts_power: bool,
@@ -173,6 +176,11 @@ fn parse(args: &[String]) -> Outcome<Request> {
                 let bad = || Fail::Usage("--seed needs a number".to_owned());
                 request.seed = Some(seed.ok_or_else(bad)?);
             }
+            "--record" => {
+                let file = args.next().map(PathBuf::from);
+                let bad = || Fail::Usage("--record needs a file".to_owned());
+                request.record = Some(file.ok_or_else(bad)?);
+            }
             "--host" => {
                 let host = args.next().cloned();
                 request.host = host.or_else(|| Some(String::new()));
@@ -219,6 +227,7 @@ fn mount(folder: &Path, operands: &[String], request: &Request) -> Outcome {
     Ok(super::mount::run(
         folder,
         Path::new(on),
+        request.record.as_deref(),
         request.is_foreground,
     )?)
 }

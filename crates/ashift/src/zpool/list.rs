@@ -137,7 +137,7 @@ pub(super) fn repeated_code(given: &[String]) -> u8 {
 }
 
 /// The style of vdev names: in a machine as on FreeBSD.
-pub(super) fn name_style() -> NameStyle {
+pub(crate) fn name_style() -> NameStyle {
     NameStyle {
         is_below_dev: crate::world::is_machine(),
         ..NameStyle::default()

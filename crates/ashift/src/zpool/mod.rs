@@ -31,6 +31,8 @@ mod upgrade;
 mod vdev_props;
 mod wait;
 
+pub(crate) use list::name_style;
+
 use admin::getopt::{Flag, OptError, Parsed};
 use admin::number::Zone;
 use admin::usage::Tool;
