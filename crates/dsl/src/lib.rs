@@ -35,6 +35,7 @@
 
 mod accounting;
 pub mod bookmark;
+mod bookmark_written;
 pub mod bpobj;
 pub mod bptree;
 pub mod create;

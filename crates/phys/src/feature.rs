@@ -26,9 +26,13 @@ pub const BOOKMARKS: &str = "com.delphix:bookmarks";
 /// Larger bookmark records.
 pub const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
 /// Bookmarks that record how much was freed before the next snapshot.
-pub(crate) const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
+pub const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
 /// Redaction lists of bookmarks.
-pub(crate) const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
+pub const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
+/// Redaction lists that are in spill blocks.
+pub const REDACTION_LIST_SPILL: &str = "com.delphix:redaction_list_spill";
+/// Data sets that lack the blocks that were redacted when they were sent.
+pub const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 /// Limits of the number of file systems and snapshots.
 pub const FS_SS_LIMIT: &str = "com.joyent:filesystem_limits";
 /// Encrypted data sets.
@@ -211,14 +215,14 @@ pub const FEATURES: &[Feature] = &[
     feature(RESILVER_DEFER, "resilver_defer", RO, &[], Support::Kept,
         "Support for deferring new resilvers when one is already running."),
     feature(BOOKMARK_V2, "bookmark_v2", 0, &["extensible_dataset", "bookmarks"],
-        Support::Read, "Support for larger bookmarks"),
+        Support::Kept, "Support for larger bookmarks"),
     feature(REDACTION_BOOKMARKS, "redaction_bookmarks", 0,
-        &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Read,
+        &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Kept,
         "Support for bookmarks which store redaction lists for zfs redacted send/recv."),
-    feature("com.delphix:redacted_datasets", "redacted_datasets", DS, EXTENSIBLE, Support::None,
+    feature(REDACTED_DATASETS, "redacted_datasets", DS, EXTENSIBLE, Support::None,
         "Support for redacted datasets, produced by receiving a redacted zfs send stream."),
     feature(BOOKMARK_WRITTEN, "bookmark_written", 0,
-        &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Read,
+        &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Kept,
         "Additional accounting, enabling the written#<bookmark> property (space written since a \
          bookmark), and estimates of send stream sizes for incrementals from bookmarks."),
     feature(LOG_SPACEMAP, "log_spacemap", RO, &["spacemap_v2"], Support::Kept,
@@ -241,8 +245,8 @@ pub const FEATURES: &[Feature] = &[
         "Support for block cloning via Block Reference Table."),
     feature("com.klarasystems:vdev_zaps_v2", "vdev_zaps_v2", MOS, &[], Support::Kept,
         "Support for root vdev ZAP."),
-    feature("com.delphix:redaction_list_spill", "redaction_list_spill", 0,
-        &["redaction_bookmarks"], Support::Read,
+    feature(REDACTION_LIST_SPILL, "redaction_list_spill", 0,
+        &["redaction_bookmarks"], Support::Kept,
         "Support for increased number of redaction_snapshot arguments in zfs redact."),
     feature(RAIDZ_EXPANSION, "raidz_expansion", MOS, &[], Support::Kept,
         "Support for raidz expansion"),
@@ -324,10 +328,8 @@ mod tests {
             );
             for d in f.depends {
                 let d = by_name(d).unwrap_or_else(|| panic!("{} needs unknown {d}", f.name));
-                // Larger bookmarks are not kept up, and are enabled with encryption, which makes none here.
-                let is_known = (f.guid, d.guid) == (ENCRYPTION, BOOKMARK_V2);
                 assert!(
-                    f.support != Support::Kept || d.support == Support::Kept || is_known,
+                    f.support != Support::Kept || d.support == Support::Kept,
                     "{}",
                     f.name
                 );

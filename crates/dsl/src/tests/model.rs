@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base::ErrorKind;
 use proptest::prelude::*;
 
-use super::check::check;
+use super::check::{check, remember};
 use super::harness::TestPool;
 
 /// (object, block) -> byte.
@@ -39,6 +39,14 @@ enum Op {
     },
     Rollback {
         fs: usize,
+    },
+    /// Bookmarks the snapshot; `again` also makes a copy.
+    Bookmark {
+        snap: usize,
+        again: bool,
+    },
+    DestroyBookmark {
+        bookmark: usize,
     },
     DestroyHead {
         fs: usize,
@@ -79,6 +87,8 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (snap.clone(), fs.clone()).prop_map(|(snap, fs)| Op::Clone { snap, fs }),
         3 => fs.clone().prop_map(|fs| Op::Promote { fs }),
         2 => fs.clone().prop_map(|fs| Op::Rollback { fs }),
+        5 => (snap.clone(), any::<bool>()).prop_map(|(snap, again)| Op::Bookmark { snap, again }),
+        2 => snap.clone().prop_map(|bookmark| Op::DestroyBookmark { bookmark }),
         3 => fs.clone().prop_map(|fs| Op::DestroyHead { fs }),
         6 => (snap, any::<bool>()).prop_map(|(snap, defer)| Op::DestroySnap { snap, defer }),
         2 => (fs.clone(), fs.clone()).prop_map(|(fs, parent)| Op::Rename { fs, parent }),
@@ -199,6 +209,8 @@ impl Model {
             Op::Clone { snap, fs } => self.clone_snap(*snap, *fs),
             Op::Promote { fs } => self.promote(*fs),
             Op::Rollback { fs } => self.rollback(*fs),
+            Op::Bookmark { snap, again } => self.bookmark(*snap, *again),
+            Op::DestroyBookmark { bookmark } => self.destroy_bookmark(*bookmark),
             Op::DestroyHead { fs } => self.destroy_head(*fs),
             Op::DestroySnap { snap, defer } => self.destroy_snap(*snap, *defer),
             Op::Rename { fs, parent } => self.rename(*fs, *parent),
@@ -283,6 +295,40 @@ impl Model {
         }
     }
 
+    fn bookmark(&mut self, snap: usize, again: bool) {
+        let snaps = self.snaps();
+        if snaps.is_empty() {
+            return;
+        }
+        let snap = snaps[snap % snaps.len()].clone();
+        let head = snap.split_once('@').unwrap().0.to_owned();
+        let name = format!("{head}#{}", self.fresh('b'));
+        self.test.pool.create_bookmark(&name, &snap).unwrap();
+        remember(&self.test, &snap);
+        if again {
+            let copy = format!("{head}#{}", self.fresh('b'));
+            self.test.pool.create_bookmark(&copy, &name).unwrap();
+        }
+    }
+
+    fn bookmarks(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for head in self.heads() {
+            let ds = self.test.pool.dataset(&head).unwrap();
+            let found = self.test.pool.bookmarks(&ds).unwrap().into_iter();
+            all.extend(found.map(|found| format!("{head}#{}", found.name)));
+        }
+        all
+    }
+
+    fn destroy_bookmark(&mut self, bookmark: usize) {
+        let all = self.bookmarks();
+        if !all.is_empty() {
+            let name = &all[bookmark % all.len()];
+            self.test.pool.destroy_bookmark(name).unwrap();
+        }
+    }
+
     fn promote(&mut self, fs: usize) {
         let Some(name) = self.head(fs) else { return };
         let ds = self.test.pool.dataset(&name).unwrap();
@@ -322,7 +368,11 @@ impl Model {
                 let ds = self.test.pool.dataset(&name).unwrap();
                 let is_clone = self.test.pool.stats(&ds).unwrap().origin.is_some();
                 let none = snaps.is_empty() && !is_clone;
-                let expected = if none {
+                let newer = self.test.pool.bookmarks(&ds).unwrap();
+                let newer = newer.iter().any(|it| it.createtxg > ds.prev_snap_txg());
+                let expected = if newer && !none {
+                    ErrorKind::Exists
+                } else if none {
                     ErrorKind::NotFound
                 } else {
                     ErrorKind::NoSpace
