@@ -9,6 +9,7 @@ use base::{Error, Guid, ObjectId, ObjsetId, Result, Txg};
 
 use crate::dataset::DslDataset;
 use crate::dir::Used;
+use crate::limits::Counts;
 use crate::pool::DslPool;
 use crate::size::Space;
 
@@ -76,6 +77,8 @@ pub struct DatasetStats {
     pub refreservation: u64,
     /// When a snapshot was last created, renamed or destroyed: seconds since 1970; 0 if unknown.
     pub snapshots_changed: u64,
+    /// What is below a head, if limits make the pool count it.
+    pub counts: Option<Counts>,
 }
 
 fn ratio(uncompressed: u64, compressed: u64) -> u64 {
@@ -140,6 +143,7 @@ impl DslPool {
         stats.compressratio = ratio(fields.uncompressed_bytes, fields.compressed_bytes);
         stats.quota = fields.quota;
         stats.reservation = fields.reserved;
+        stats.counts = self.counts(&dir)?;
         if self.is_clone(&fields) {
             let origin = self.dataset_by_object(ObjectId(fields.origin_obj))?;
             stats.origin = Some(self.dataset_name(&origin)?);

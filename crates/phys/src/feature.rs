@@ -183,7 +183,7 @@ pub const FEATURES: &[Feature] = &[
         "Blocks which compress very well use even less space."),
     feature(BOOKMARKS, "bookmarks", RO, EXTENSIBLE, Support::Kept,
         "\"zfs bookmark\" command"),
-    feature(FS_SS_LIMIT, "filesystem_limits", RO, EXTENSIBLE, Support::None,
+    feature(FS_SS_LIMIT, "filesystem_limits", RO, EXTENSIBLE, Support::Kept,
         "Filesystem and snapshot limits."),
     feature(LARGE_BLOCKS, "large_blocks", DS, EXTENSIBLE, Support::Kept,
         "Support for blocks larger than 128KB."),

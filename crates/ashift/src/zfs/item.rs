@@ -65,11 +65,6 @@ fn add_sizes(props: &mut Vec<Prop>, bookmark: &DslBookmark) {
     if let Some(space) = bookmark.referenced() {
         props.push(Prop::number("referenced", bytes(space.used)));
         props.push(Prop::number("logicalreferenced", bytes(space.uncomp)));
-        let ratio = match bytes(space.comp) {
-            0 => 100,
-            compressed => bytes(space.uncomp).saturating_mul(100) / compressed,
-        };
-        props.push(Prop::number("refcompressratio", ratio));
     }
     if bookmark.ivset_guid() != 0 {
         props.push(Prop::number("ivsetguid", bookmark.ivset_guid()));
@@ -298,6 +293,8 @@ impl<'a> Reader<'a> {
                 None => return None,
             },
             "keyguid" => self.encryption.as_ref()?.key_guid,
+            "filesystem_count" if stats.counts.is_some() => stats.counts?.filesystems,
+            "snapshot_count" if stats.counts.is_some() => stats.counts?.snapshots,
             // Not counted unless there is a limit.
             "filesystem_count" | "snapshot_count" => {
                 return Some(Prop::new(

@@ -13,6 +13,7 @@ use super::harness::TestPool;
 use crate::bpobj::Bpobj;
 use crate::dataset::DslDataset;
 use crate::dir::{DslDir, Used};
+use crate::limits::Counts;
 use crate::pool::DslPool;
 use crate::size::Space;
 use phys::feature;
@@ -111,6 +112,7 @@ pub(crate) fn check(test: &TestPool) {
         check_bookmarks(test, one, &seen);
     }
     check_counts(test, &dirs);
+    dirs.iter().for_each(|dd| check_below(pool, dd));
     for dd in &dirs {
         check_space(pool, dd, &seen);
     }
@@ -335,6 +337,24 @@ fn check_counts(test: &TestPool, dirs: &[Arc<DslDir>]) {
     assert_eq!(count(feature::BOOKMARKS), lists);
     assert_eq!(count(feature::BOOKMARK_V2), all);
     assert_eq!(count(feature::BOOKMARK_WRITTEN), all);
+}
+
+/// The counts that limits are checked against; where they are kept, they are kept below.
+fn check_below(pool: &Arc<DslPool>, dd: &Arc<DslDir>) {
+    let Some(counts) = pool.counts(dd).unwrap() else {
+        return;
+    };
+    let below = pool.subtree(dd).unwrap();
+    let own = |dd: &Arc<DslDir>| {
+        assert!(pool.counts(dd).unwrap().is_some(), "{}: counts", dd.name());
+        let head = pool.head_of(dd).unwrap().unwrap();
+        pool.snap_entries(&head).unwrap().len() as u64
+    };
+    let expected = Counts {
+        filesystems: below.len() as u64 - 1,
+        snapshots: below.iter().map(own).sum(),
+    };
+    assert_eq!(counts, expected, "{}", dd.name());
 }
 
 /// The txgs of bookmarks that a head's deadlist has keys for: its own, and those of the heads that it branched off

@@ -67,6 +67,9 @@ enum Op {
     Budget {
         blocks: u64,
     },
+    Limit {
+        fs: usize,
+    },
     Sync,
     Reopen,
     /// Logged writes (file system, object, block), then a crash.
@@ -92,9 +95,10 @@ fn op() -> impl Strategy<Value = Op> {
         3 => fs.clone().prop_map(|fs| Op::DestroyHead { fs }),
         6 => (snap, any::<bool>()).prop_map(|(snap, defer)| Op::DestroySnap { snap, defer }),
         2 => (fs.clone(), fs.clone()).prop_map(|(fs, parent)| Op::Rename { fs, parent }),
-        1 => (fs, 0..8u64, any::<bool>())
+        1 => (fs.clone(), 0..8u64, any::<bool>())
             .prop_map(|(fs, megabytes, of_head)| Op::Reserve { fs, megabytes, of_head }),
         1 => (1..60u64).prop_map(|blocks| Op::Budget { blocks }),
+        1 => fs.clone().prop_map(|fs| Op::Limit { fs }),
         2 => Just(Op::Sync),
         1 => Just(Op::Reopen),
         2 => prop::collection::vec((0..6usize, 10..14u64, 0..40u64), 0..6)
@@ -227,6 +231,12 @@ impl Model {
                     };
                     let bytes = PropValue::Number(megabytes << 20);
                     self.test.pool.set_prop(&name, prop, bytes).unwrap();
+                }
+            }
+            Op::Limit { fs } => {
+                if let Some(name) = self.head(*fs) {
+                    let limit = PropValue::Number(1000);
+                    self.test.pool.set_prop(&name, "snapshot_limit", limit).unwrap();
                 }
             }
             Op::Budget { blocks } => *self.test.env.destroy_budget.lock() = *blocks,
