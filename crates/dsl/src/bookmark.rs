@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use base::{Buf, Error, ErrorKind, Guid, ObjectId, Result, SPA_OLD_MAXBLOCKSIZE, Txg};
+use base::{Error, ErrorKind, Guid, ObjectId, Result, SPA_OLD_MAXBLOCKSIZE, Txg};
 use dmu::Tx;
 use phys::dsl::ZBM_FLAG_HAS_FBN;
 use phys::pool_names::DS_FIELD_BOOKMARK_NAMES;
@@ -30,10 +30,9 @@ use crate::space::SpaceCheck;
 use crate::synctask::Verdict;
 use phys::feature;
 
-/// `DN_OLD_MAX_BONUSLEN`: the most bytes of a bonus in a dnode of 512.
-const BONUS_MAX_BYTES: usize = 320;
-/// Spill blocks are a multiple of this many bytes.
-const SECTOR_BYTES: usize = 512;
+/// Snapshots that a redaction list has room for in a bonus of 320 bytes; more would be in a spill block, which needs
+/// feature `redaction_list_spill`.
+const REDACTED_BY_MAX: usize = 36;
 /// Words of a bookmark without feature `bookmark_v2` (`BOOKMARK_PHYS_SIZE_V1`).
 const WORDS_V1: usize = 3;
 /// Words of a bookmark (`BOOKMARK_PHYS_SIZE_V2`).
@@ -174,10 +173,7 @@ impl DslPool {
             match pool.find_bookmark(&bookmark) {
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(Verdict::Go),
                 Err(error) => Err(error),
-                Ok(_) => Err(Error::new(
-                    ErrorKind::Exists,
-                    format!("{bookmark} exists"),
-                )),
+                Ok(_) => Err(Error::new(ErrorKind::Exists, format!("{bookmark} exists"))),
             }
         };
         let (bookmark, source) = names;
@@ -206,11 +202,28 @@ impl DslPool {
             self.is_before(&head, &other, found.createtxg)?
         } else {
             let snap = self.find_dataset(source)?;
+            self.check_redacted(&snap)?;
             snap.is_snapshot() && self.is_before(&head, &snap, snap.creation_txg())?
         };
         if !is_before {
             let text = format!("{source} is not an earlier snapshot of {head_name}");
             return Err(Error::invalid(text));
+        }
+        Ok(())
+    }
+
+    /// The snapshots that a redacted one was redacted by must fit into a list.
+    fn check_redacted(&self, snap: &DslDataset) -> Result<()> {
+        let env = self.mos().env();
+        let state = snap.state();
+        let Some(by) = state.features.get(feature::REDACTED_DATASETS) else {
+            return Ok(());
+        };
+        let can_list = env.feature_is_enabled(feature::REDACTION_BOOKMARKS);
+        if by.len() > REDACTED_BY_MAX || !can_list {
+            let count = by.len();
+            let text = format!("the snapshot was redacted by {count} snapshots");
+            return Err(Error::new(ErrorKind::Unsupported, text));
         }
         Ok(())
     }
@@ -230,9 +243,14 @@ impl DslPool {
         phys.creation_time.set(fields.creation_time);
         if self.mos().env().feature_is_enabled(feature::BOOKMARK_V2) {
             phys.ivset_guid.set(self.ivset_guid(snap)?.unwrap_or(0));
-            let redacted = snap.state().features.get(feature::REDACTED_DATASETS).cloned();
+            let redacted = snap
+                .state()
+                .features
+                .get(feature::REDACTED_DATASETS)
+                .cloned();
             if let Some(snapshots) = redacted {
-                phys.redaction_obj.set(self.new_redaction_list(&snapshots, tx)?.0);
+                phys.redaction_obj
+                    .set(self.new_redaction_list(&snapshots, tx)?.0);
             }
         }
         self.start_counting(snap, &mut phys)?;
@@ -364,35 +382,24 @@ impl DslPool {
         if list == ObjectId(0) {
             return Ok(());
         }
-        if self.mos().hold(list)?.has_spill() {
-            env.feature_decr(feature::REDACTION_LIST_SPILL, tx)?;
-        }
         self.mos().free_object(list, tx)?;
         env.feature_decr(feature::REDACTION_BOOKMARKS, tx)
     }
 
     /// The list of a bookmark of a redacted snapshot: the snapshots that it was redacted by, and no blocks.
     fn new_redaction_list(&self, snapshots: &[u64], tx: &Tx) -> Result<ObjectId> {
-        let env = self.mos().env();
         // rlp_last_object, rlp_last_blkid: the list is complete; rlp_num_entries, rlp_num_snaps
         let mut words = vec![u64::MAX, u64::MAX, 0, snapshots.len() as u64];
         words.extend(snapshots);
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let fits = bytes.len() <= BONUS_MAX_BYTES;
-        let bonus = if fits { bytes.len() } else { 0 };
         let type_ = ObjectType::N_UINT64_METADATA;
-        let object = self.mos().alloc(type_, SPA_OLD_MAXBLOCKSIZE, type_, bonus, tx)?;
+        let list = self
+            .mos()
+            .alloc(type_, SPA_OLD_MAXBLOCKSIZE, type_, bytes.len(), tx)?;
+        let env = self.mos().env();
         env.feature_incr(feature::REDACTION_BOOKMARKS, tx)?;
-        let list = self.mos().hold(object)?;
-        if fits {
-            list.set_bonus(tx, &bytes)?;
-            return Ok(object);
-        }
-        env.feature_incr(feature::REDACTION_LIST_SPILL, tx)?;
-        let mut spill = bytes;
-        spill.resize(spill.len().next_multiple_of(SECTOR_BYTES), 0);
-        list.set_spill(tx, Buf::copy_of(&spill))?;
-        Ok(object)
+        self.mos().hold(list)?.set_bonus(tx, &bytes)?;
+        Ok(list)
     }
 
     /// Destroys all bookmarks of a head that is being destroyed. Its deadlist, and the keys that they kept there,

@@ -86,7 +86,11 @@ impl DslPool {
         snap: &Arc<DslDataset>,
         phys: &mut DslBookmarkPhys,
     ) -> Result<()> {
-        if !self.mos().env().feature_is_enabled(feature::BOOKMARK_WRITTEN) {
+        if !self
+            .mos()
+            .env()
+            .feature_is_enabled(feature::BOOKMARK_WRITTEN)
+        {
             return Ok(());
         }
         let fields = snap.fields();
@@ -102,7 +106,11 @@ impl DslPool {
     /// Prepares to count what a head frees in the sync that begins.
     pub(crate) fn watch_bookmarks(&self, head: &DslDataset) -> Result<()> {
         let mut watched = Vec::new();
-        if self.mos().env().feature_is_active(feature::BOOKMARK_WRITTEN) {
+        if self
+            .mos()
+            .env()
+            .feature_is_active(feature::BOOKMARK_WRITTEN)
+        {
             let last = head.prev_snap_txg();
             let found = self.load_bookmarks(head)?.into_iter();
             watched = found
@@ -150,7 +158,11 @@ impl DslPool {
         deadlist: &mut Deadlist,
         tx: &Tx,
     ) -> Result<()> {
-        if !self.mos().env().feature_is_active(feature::BOOKMARK_WRITTEN) {
+        if !self
+            .mos()
+            .env()
+            .feature_is_active(feature::BOOKMARK_WRITTEN)
+        {
             return Ok(());
         }
         let found = self.load_bookmarks(head)?.into_iter();
@@ -159,7 +171,8 @@ impl DslPool {
             .map(|it| it.createtxg.0)
             .collect();
         keys.dedup();
-        keys.into_iter().try_for_each(|key| deadlist.add_key(key, tx))
+        keys.into_iter()
+            .try_for_each(|key| deadlist.add_key(key, tx))
     }
 
     /// Settles the bookmarks of a snapshot that is being destroyed, and of the time before it. Returns whether one
@@ -171,7 +184,11 @@ impl DslPool {
         fields: &DatasetFields,
         tx: &Tx,
     ) -> Result<bool> {
-        if !self.mos().env().feature_is_active(feature::BOOKMARK_WRITTEN) {
+        if !self
+            .mos()
+            .env()
+            .feature_is_active(feature::BOOKMARK_WRITTEN)
+        {
             return Ok(false);
         }
         let Some(head) = self.head_of(&snap.dir())? else {
@@ -210,7 +227,11 @@ impl DslPool {
         if !gone.counts_freed() || gone.has_snapshot() || txg >= head.fields().prev_snap_txg {
             return Ok(());
         }
-        if self.load_bookmarks(head)?.iter().any(|it| it.counts_at(txg)) {
+        if self
+            .load_bookmarks(head)?
+            .iter()
+            .any(|it| it.counts_at(txg))
+        {
             return Ok(());
         }
         self.remove_clones_key(&head.dir(), txg, tx)?;
@@ -225,7 +246,11 @@ impl DslPool {
         origin: &DslDataset,
         tx: &Tx,
     ) -> Result<()> {
-        if !self.mos().env().feature_is_active(feature::BOOKMARK_WRITTEN) {
+        if !self
+            .mos()
+            .env()
+            .feature_is_active(feature::BOOKMARK_WRITTEN)
+        {
             return Ok(());
         }
         let fields = origin.fields();

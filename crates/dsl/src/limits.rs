@@ -94,7 +94,10 @@ impl DslPool {
             }
             if let Some(parent) = dd.parent() {
                 let above = below.entry(parent.object()).or_default();
-                above.filesystems = above.filesystems.saturating_add(counts.filesystems).saturating_add(1);
+                above.filesystems = above
+                    .filesystems
+                    .saturating_add(counts.filesystems)
+                    .saturating_add(1);
                 above.snapshots = above.snapshots.saturating_add(counts.snapshots);
             }
         }
@@ -107,7 +110,10 @@ impl DslPool {
             return Ok(0);
         };
         let names = self.snap_entries(&head)?;
-        Ok(names.iter().filter(|(name, _)| !name.starts_with('%')).count() as u64)
+        Ok(names
+            .iter()
+            .filter(|(name, _)| !name.starts_with('%'))
+            .count() as u64)
     }
 
     /// The counts of a directory, if they are kept.
@@ -118,10 +124,12 @@ impl DslPool {
         }
         let filesystems = mos.zap_get(object, DD_FIELD_FILESYSTEM_COUNT)?;
         let snapshots = mos.zap_get(object, DD_FIELD_SNAPSHOT_COUNT)?;
-        Ok(filesystems.zip(snapshots).map(|(filesystems, snapshots)| Counts {
-            filesystems,
-            snapshots,
-        }))
+        Ok(filesystems
+            .zip(snapshots)
+            .map(|(filesystems, snapshots)| Counts {
+                filesystems,
+                snapshots,
+            }))
     }
 
     pub(crate) fn set_counts(&self, dd: &Arc<DslDir>, counts: Counts, tx: &Tx) -> Result<()> {

@@ -29,8 +29,6 @@ pub const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
 pub const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
 /// Redaction lists of bookmarks.
 pub const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
-/// Redaction lists that are in spill blocks.
-pub const REDACTION_LIST_SPILL: &str = "com.delphix:redaction_list_spill";
 /// Data sets that lack the blocks that were redacted when they were sent.
 pub const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 /// Limits of the number of file systems and snapshots.
@@ -63,6 +61,10 @@ pub const PROJECT_QUOTA: &str = "org.zfsonlinux:project_quota";
 pub const ZILSAXATTR: &str = "org.openzfs:zilsaxattr";
 /// Top-level vdevs that are a dRAID.
 pub const DRAID: &str = "org.openzfs:draid";
+/// Names of files of up to 1023 bytes.
+pub const LONGNAME: &str = "org.zfsonlinux:longname";
+/// Micro ZAPs of more than 128 KiB.
+pub const LARGE_MICROZAP: &str = "com.klarasystems:large_microzap";
 /// LZ4.
 pub const LZ4_COMPRESS: &str = "org.illumos:lz4_compress";
 
@@ -219,7 +221,7 @@ pub const FEATURES: &[Feature] = &[
     feature(REDACTION_BOOKMARKS, "redaction_bookmarks", 0,
         &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Kept,
         "Support for bookmarks which store redaction lists for zfs redacted send/recv."),
-    feature(REDACTED_DATASETS, "redacted_datasets", DS, EXTENSIBLE, Support::None,
+    feature(REDACTED_DATASETS, "redacted_datasets", DS, EXTENSIBLE, Support::Kept,
         "Support for redacted datasets, produced by receiving a redacted zfs send stream."),
     feature(BOOKMARK_WRITTEN, "bookmark_written", 0,
         &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Kept,
@@ -245,17 +247,17 @@ pub const FEATURES: &[Feature] = &[
         "Support for block cloning via Block Reference Table."),
     feature("com.klarasystems:vdev_zaps_v2", "vdev_zaps_v2", MOS, &[], Support::Kept,
         "Support for root vdev ZAP."),
-    feature(REDACTION_LIST_SPILL, "redaction_list_spill", 0,
-        &["redaction_bookmarks"], Support::Kept,
+    feature("com.delphix:redaction_list_spill", "redaction_list_spill", 0,
+        &["redaction_bookmarks"], Support::Read,
         "Support for increased number of redaction_snapshot arguments in zfs redact."),
     feature(RAIDZ_EXPANSION, "raidz_expansion", MOS, &[], Support::Kept,
         "Support for raidz expansion"),
     feature(FAST_DEDUP, "fast_dedup", RO, &[], Support::Kept,
         "Support for advanced deduplication"),
-    feature("org.zfsonlinux:longname", "longname", DS, EXTENSIBLE, Support::Read,
+    feature(LONGNAME, "longname", DS, EXTENSIBLE, Support::Kept,
         "support filename up to 1024 bytes"),
-    feature("com.klarasystems:large_microzap", "large_microzap", RO | DS,
-        &["extensible_dataset", "large_blocks"], Support::None,
+    feature(LARGE_MICROZAP, "large_microzap", RO | DS,
+        &["extensible_dataset", "large_blocks"], Support::Kept,
         "Support for microzaps larger than 128KB."),
     feature("com.seagate:draid_failure_domains", "draid_failure_domains", MOS, &["draid"],
         Support::None, "Support for failure domains in dRAID"),

@@ -443,5 +443,5 @@ pub const DATASET: &[PropDesc] = &[
         .honoured(KEPT),
     inherited("longname", OFF, FS)
         .shown("LONGNAME", "on | off")
-        .honoured(ONLY_OFF),
+        .honoured(KEPT),
 ];

@@ -288,6 +288,7 @@ impl<'a> Reader<'a> {
             "numclones" => stats.clones.len() as u64,
             "inconsistent" => u64::from(stats.inconsistent),
             "useraccounting" => 1,
+            "redacted" => u64::from(self.target.is_redacted()),
             "keystatus" => match &self.encryption {
                 Some(encryption) => KEY_UNAVAILABLE + u64::from(encryption.is_available),
                 None => return None,

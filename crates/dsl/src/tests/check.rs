@@ -308,13 +308,22 @@ fn check_bookmarks(test: &TestPool, one: &Seen, seen: &BTreeMap<u64, Seen>) {
         assert_eq!(bookmark.freed().used, freed.used, "{what}: freed");
         assert_eq!(bookmark.freed().comp, freed.comp, "{what}: freed");
         let referenced = space_of(pool, blocks);
-        assert_eq!(bookmark.referenced().unwrap().used, referenced.used, "{what}");
-        let exists = snapshots.iter().any(|it| it.ds.creation_txg() == bookmark.createtxg);
+        assert_eq!(
+            bookmark.referenced().unwrap().used,
+            referenced.used,
+            "{what}"
+        );
+        let exists = snapshots
+            .iter()
+            .any(|it| it.ds.creation_txg() == bookmark.createtxg);
         assert_eq!(bookmark.has_snapshot(), exists, "{what}: its snapshot");
 
         let name = format!("{}#{}", one.ds.dir().name(), bookmark.name);
         let written = pool.space_written_since_bookmark(&name, &one.ds).unwrap();
-        let before: BTreeSet<_> = blocks.iter().map(|bp| (bp.dva[0].offset(), bp.birth())).collect();
+        let before: BTreeSet<_> = blocks
+            .iter()
+            .map(|bp| (bp.dva[0].offset(), bp.birth()))
+            .collect();
         let new = one.blocks.iter();
         let new = new.filter(|(place, bp)| !before.contains(&(**place, bp.birth())));
         let expected = space_of(pool, new.map(|(_, bp)| bp));

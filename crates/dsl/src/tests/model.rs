@@ -236,7 +236,10 @@ impl Model {
             Op::Limit { fs } => {
                 if let Some(name) = self.head(*fs) {
                     let limit = PropValue::Number(1000);
-                    self.test.pool.set_prop(&name, "snapshot_limit", limit).unwrap();
+                    self.test
+                        .pool
+                        .set_prop(&name, "snapshot_limit", limit)
+                        .unwrap();
                 }
             }
             Op::Budget { blocks } => *self.test.env.destroy_budget.lock() = *blocks,
