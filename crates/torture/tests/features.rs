@@ -45,12 +45,14 @@ fn count(spa: &Spa, guid: &str) -> u64 {
     spa.parts().features().count(guid).unwrap()
 }
 
-fn open(image: &Path) -> (Vec<Arc<dyn Provider>>, Spa) {
-    let device = geom::disk::open(image, geom::disk::OpenMode::ReadWrite).unwrap();
-    let devices: Vec<Arc<dyn Provider>> = vec![device];
-    let spa = pool::open(&devices, false).unwrap();
+fn open(devices: &[Arc<dyn Provider>]) -> Spa {
+    let spa = pool::open(devices, false).unwrap();
     assert!(!spa.is_readonly(), "{:?}", spa.obstacles());
-    (devices, spa)
+    spa
+}
+
+fn image(path: &Path) -> Vec<Arc<dyn Provider>> {
+    vec![geom::disk::open(path, geom::disk::OpenMode::ReadWrite).unwrap()]
 }
 
 /// Changes something that each feature is about. Returns what two bookmarks then say.
@@ -143,10 +145,8 @@ fn check_counts(spa: &Spa) {
 
 #[test]
 fn what_openzfs_left_is_kept_up() {
-    let folder = tempfile::tempdir().unwrap();
-    let image = folder.path().join("image");
-    std::fs::write(&image, golden::bytes(NAME)).unwrap();
-    let (devices, spa) = open(&image);
+    let devices = [golden::golden(NAME)];
+    let spa = open(&devices);
     check_reads(&spa);
     pool::assert_clean(&spa);
     let says = work(&spa);
@@ -156,8 +156,7 @@ fn what_openzfs_left_is_kept_up() {
     drop(spa);
     pool::verify_with_zdb(&devices, "tank");
 
-    drop(devices);
-    let (devices, spa) = open(&image);
+    let spa = open(&devices);
     assert_eq!(
         [
             written(&spa, "one", "tank/a"),
@@ -216,9 +215,9 @@ fn the_kernel_takes_it_back() {
         return;
     };
     let host = tempfile::tempdir().unwrap();
-    let image = host.path().join("image");
-    std::fs::write(&image, golden::bytes(NAME)).unwrap();
-    let (_, spa) = open(&image);
+    let path = host.path().join("image");
+    std::fs::write(&path, golden::bytes(NAME)).unwrap();
+    let spa = open(&image(&path));
     let says = work(&spa);
     spa.export().unwrap();
     drop(spa);
@@ -226,7 +225,7 @@ fn the_kernel_takes_it_back() {
     let said = |name: &str| std::fs::read_to_string(host.path().join(name)).unwrap();
     assert_eq!(said("written"), says.map(|n| format!("{n}\n")).concat());
     assert_eq!(said("counts"), "2\n0\n");
-    let (_, spa) = open(&image);
+    let spa = open(&image(&path));
     written(&spa, "four", "tank/a");
     pool::assert_clean(&spa);
 }
