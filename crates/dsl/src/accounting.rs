@@ -19,6 +19,7 @@ use phys::blkptr::BlkPtrPhys;
 use phys::{ChecksumType, CompressType};
 use rt::Mutex;
 
+use crate::bookmark_written::FreedSince;
 use crate::dataset::DslDataset;
 use crate::dir::Used;
 use crate::env::PoolEnv;
@@ -46,6 +47,8 @@ pub(crate) struct Tally {
     /// A block was born no later than the previous snapshot, whose txg on disk is wrong then.
     is_too_early: bool,
     features: BTreeSet<&'static str>,
+    /// Killed blocks that bookmarks since the previous snapshot referenced.
+    pub(crate) since: Vec<FreedSince>,
 }
 
 /// [`BlockAccounting`] of a head.
@@ -105,6 +108,11 @@ impl BlockAccounting for HeadAccounting {
             (state.fields.prev_snap_txg, origin_txg, state.prev.clone())
         };
         let mut tally = ds.tally.lock();
+        for it in &mut tally.since {
+            if birth <= it.createtxg {
+                it.freed += space;
+            }
+        }
         if birth.0 > prev_snap_txg {
             tally.freed += space;
             if bp.is_gang() || bp.is_dedup() {
@@ -167,6 +175,10 @@ impl DslDataset {
     pub(crate) fn prev_snap_txg(&self) -> Txg {
         Txg(self.state().fields.prev_snap_txg)
     }
+
+    pub(crate) fn creation_txg(&self) -> Txg {
+        Txg(self.state().fields.creation_txg)
+    }
 }
 
 impl DslPool {
@@ -190,6 +202,7 @@ impl DslPool {
             dead_after_origin,
             ..
         } = tally;
+        self.record_freed(ds, &tally.since, tx)?;
         let unique = born.used - freed.used;
         let (charged, dir, prev) = {
             let mut state = ds.state();

@@ -2,36 +2,41 @@
 //!
 //! # What it is
 //! A bookmark records a snapshot's guid and txg, so that an incremental send can start there after
-//! the snapshot is gone. Bookmarks that also record how much was freed since (feature
-//! `bookmark_written`) would need an update for every freed block; a pool with such bookmarks is
-//! not written to.
+//! the snapshot is gone. With feature `bookmark_written` it also records what the snapshot referenced and how much
+//! of that was freed since, which [`bookmark_written`](crate::bookmark_written) keeps up. A redaction bookmark names
+//! an object with the blocks that a redacted stream lacks.
 //!
 //! # On disk
-//! The dataset's ZAP has `com.delphix:bookmarks` -> a ZAP of `zfs_bookmark_phys_t` by name.
+//! The dataset's ZAP has `com.delphix:bookmarks` -> a ZAP of `zfs_bookmark_phys_t` by name. Records are cut after
+//! their third word when the others are 0.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_bookmark.c @be7657e3
 
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, Guid, ObjectId, Result, Txg};
+use base::{Error, ErrorKind, Guid, ObjectId, Result, SPA_OLD_MAXBLOCKSIZE, Txg};
 use dmu::Tx;
-use phys::ObjectType;
+use phys::dsl::ZBM_FLAG_HAS_FBN;
 use phys::pool_names::DS_FIELD_BOOKMARK_NAMES;
+use phys::{DslBookmarkPhys, ObjectType, Phys};
+use zerocopy::IntoBytes;
 
 use crate::dataset::DslDataset;
 use crate::names::NAME_BYTES_MAX;
 use crate::pool::DslPool;
+use crate::size::Space;
 use crate::space::SpaceCheck;
 use crate::synctask::Verdict;
 use phys::feature;
 
-/// Index of zbm_flags among the words of a bookmark.
-const FLAGS_WORD: usize = 4;
-/// Index of zbm_redaction_obj among the words of a bookmark.
-const REDACTION_WORD: usize = 3;
-/// `ZBM_FLAG_HAS_FBN`: the bookmark records how much was freed since.
-const HAS_FBN: u64 = 1 << 0;
+/// Snapshots that a redaction list has room for in a bonus of 320 bytes; more would be in a spill block, which needs
+/// feature `redaction_list_spill`.
+const REDACTED_BY_MAX: usize = 36;
+/// Words of a bookmark without feature `bookmark_v2` (`BOOKMARK_PHYS_SIZE_V1`).
+const WORDS_V1: usize = 3;
+/// Words of a bookmark (`BOOKMARK_PHYS_SIZE_V2`).
+const WORDS_MAX: usize = DslBookmarkPhys::SIZE / size_of::<u64>();
 
 /// A bookmark.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,26 +49,71 @@ pub struct DslBookmark {
     pub createtxg: Txg,
     /// zbm_creation_time: of the snapshot, seconds since 1970.
     pub creation: u64,
-    words: Vec<u64>,
+    pub(crate) phys: DslBookmarkPhys,
 }
 
 impl DslBookmark {
-    /// zbm_redaction_obj: the object with the redaction list; 0 if there is none.
-    #[must_use]
-    pub fn redaction_object(&self) -> u64 {
-        self.words.get(REDACTION_WORD).copied().unwrap_or(0)
+    fn from_phys(name: String, phys: DslBookmarkPhys) -> DslBookmark {
+        DslBookmark {
+            name,
+            guid: Guid(phys.guid.get()),
+            createtxg: Txg(phys.creation_txg.get()),
+            creation: phys.creation_time.get(),
+            phys,
+        }
     }
 
-    /// What the snapshot referenced: allocated, compressed and uncompressed bytes. `None` for a
-    /// bookmark created without `bookmark_written`.
+    fn from_words(name: String, words: &[u64]) -> Result<DslBookmark> {
+        if !(WORDS_V1..=WORDS_MAX).contains(&words.len()) {
+            let text = format!("bookmark {name} has {} words", words.len());
+            return Err(Error::corrupt(text));
+        }
+        let mut bytes = [0; DslBookmarkPhys::SIZE];
+        for (at, word) in bytes.chunks_exact_mut(size_of::<u64>()).zip(words) {
+            at.copy_from_slice(&word.to_le_bytes());
+        }
+        Ok(DslBookmark::from_phys(name, DslBookmarkPhys::read(&bytes)?))
+    }
+
+    /// Its words as they are stored: as few as hold what is not 0.
+    fn words(&self) -> Vec<u64> {
+        let phys = &self.phys;
+        let is_long = phys.ivset_guid.get() != 0
+            || self.counts_freed()
+            || self.redaction_object() != ObjectId(0);
+        let count = if is_long { WORDS_MAX } else { WORDS_V1 };
+        let words = phys.as_bytes().chunks_exact(size_of::<u64>()).take(count);
+        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
+        words.collect()
+    }
+
+    /// zbm_redaction_obj: the object with the redaction list; 0 if there is none.
     #[must_use]
-    pub fn referenced_bytes(&self) -> Option<[u64; 3]> {
-        let has_sizes = self
-            .words
-            .get(FLAGS_WORD)
-            .is_some_and(|flags| flags & HAS_FBN != 0);
-        let sizes = self.words.get(FLAGS_WORD + 1..)?.first_chunk();
-        sizes.filter(|_| has_sizes).copied()
+    pub fn redaction_object(&self) -> ObjectId {
+        ObjectId(self.phys.redaction_obj.get())
+    }
+
+    /// zbm_ivset_guid: of an encrypted snapshot; 0 if it has none.
+    #[must_use]
+    pub fn ivset_guid(&self) -> u64 {
+        self.phys.ivset_guid.get()
+    }
+
+    /// Whether it records sizes, and how much was freed since.
+    pub(crate) fn counts_freed(&self) -> bool {
+        self.phys.flags.get() & ZBM_FLAG_HAS_FBN != 0
+    }
+
+    /// What the snapshot referenced. `None` for a bookmark created without `bookmark_written`.
+    #[must_use]
+    pub fn referenced(&self) -> Option<Space> {
+        let phys = &self.phys;
+        let space = Space::stored(
+            phys.referenced_bytes_refd.get(),
+            phys.compressed_bytes_refd.get(),
+            phys.uncompressed_bytes_refd.get(),
+        );
+        self.counts_freed().then_some(space)
     }
 }
 
@@ -78,26 +128,26 @@ impl DslPool {
             .map(ObjectId))
     }
 
-    fn load_bookmarks(&self, head: &DslDataset) -> Result<Vec<DslBookmark>> {
+    /// The bookmarks of a head, oldest first.
+    pub(crate) fn load_bookmarks(&self, head: &DslDataset) -> Result<Vec<DslBookmark>> {
         let Some(zap) = self.bookmarks_zap(head)? else {
             return Ok(Vec::new());
         };
-        let mut bookmarks = Vec::new();
-        for (name, words) in self.mos().zap_word_entries(zap)? {
-            let [guid, createtxg, creation] = *words.first_chunk().ok_or_else(|| {
-                Error::corrupt(format!("bookmark {name} has {} words", words.len()))
-            })?;
-            let (guid, createtxg) = (Guid(guid), Txg(createtxg));
-            bookmarks.push(DslBookmark {
-                name,
-                guid,
-                createtxg,
-                creation,
-                words,
-            });
-        }
+        let entries = self.mos().zap_word_entries(zap)?.into_iter();
+        let bookmarks = entries.map(|(name, words)| DslBookmark::from_words(name, &words));
+        let mut bookmarks: Vec<_> = bookmarks.collect::<Result<_>>()?;
         bookmarks.sort_by(|a, b| (a.createtxg, &a.name).cmp(&(b.createtxg, &b.name)));
         Ok(bookmarks)
+    }
+
+    pub(crate) fn find_bookmark(&self, full: &str) -> Result<(Arc<DslDataset>, DslBookmark)> {
+        let (head_name, name) = split_bookmark(full)?;
+        let head = self.find_dataset(head_name)?;
+        crate::create::expect_head(&head, head_name)?;
+        let found = self.load_bookmarks(&head)?;
+        let found = found.into_iter().find(|found| found.name == name);
+        let missing = || Error::not_found(format!("there is no {full}"));
+        Ok((head, found.ok_or_else(missing)?))
     }
 
     /// The bookmarks of a head, oldest first.
@@ -109,61 +159,136 @@ impl DslPool {
         self.load_bookmarks(head)
     }
 
-    /// Creates the bookmark `pool/a#name` of the snapshot `pool/a@snap`.
+    /// Creates the bookmark `pool/a#name` of the snapshot `pool/a@snap`, or a copy of the bookmark `pool/a#other`.
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `InvalidInput`, `NameTooLong`; `Unsupported` without the feature.
     #[doc(alias = "dsl_bookmark_create")]
-    pub fn create_bookmark(&self, bookmark: &str, snapshot: &str) -> Result<()> {
-        let (head_name, name) = split_bookmark(bookmark)?;
-        let names = (
-            head_name.to_string(),
-            name.to_string(),
-            snapshot.to_string(),
-        );
-        let (head_name, name, snapshot) = names.clone();
+    pub fn create_bookmark(&self, bookmark: &str, source: &str) -> Result<()> {
+        split_bookmark(bookmark)?;
+        let names = (bookmark.to_string(), source.to_string());
+        let (bookmark, source) = names.clone();
         let check = move |pool: &DslPool, _: &Tx| {
-            if !pool.mos().env().feature_is_enabled(feature::BOOKMARKS) {
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    "the pool has no bookmarks",
-                ));
+            pool.check_bookmark_source(&bookmark, &source)?;
+            match pool.find_bookmark(&bookmark) {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(Verdict::Go),
+                Err(error) => Err(error),
+                Ok(_) => Err(Error::new(ErrorKind::Exists, format!("{bookmark} exists"))),
             }
-            let head = pool.find_dataset(&head_name)?;
-            crate::create::expect_head(&head, &head_name)?;
-            pool.refuse_encrypted(&head.dir(), "bookmarking it")?;
-            let snap = pool.find_dataset(&snapshot)?;
-            if !snap.is_snapshot() || !pool.is_before(&head, &snap)? {
-                let text = format!("{snapshot} is not an earlier snapshot of {head_name}");
-                return Err(Error::invalid(text));
-            }
-            if pool
-                .load_bookmarks(&head)?
-                .iter()
-                .any(|found| found.name == name)
-            {
-                let text = format!("{head_name}#{name} exists");
-                return Err(Error::new(ErrorKind::Exists, text));
-            }
-            Ok(Verdict::Go)
         };
-        let (head_name, name, snapshot) = names;
+        let (bookmark, source) = names;
         self.sync_task(1, SpaceCheck::Normal, check, move |pool, tx| {
-            let head = pool.find_dataset(&head_name)?;
-            let snap = pool.find_dataset(&snapshot)?.fields();
-            let words = [snap.guid, snap.creation_txg, snap.creation_time];
-            pool.add_bookmark(&head, &name, &words, tx)?;
-            pool.log(
-                &head,
-                "bookmark",
-                &format!("name={name} creation_txg={}", words[1]),
-                tx,
-            )
+            let (head_name, name) = split_bookmark(&bookmark)?;
+            let head = pool.find_dataset(head_name)?;
+            if source.contains('#') {
+                pool.copy_bookmark(&head, name, &source, tx)
+            } else {
+                pool.bookmark_snapshot(&head, name, &pool.find_dataset(&source)?, tx)
+            }
         })
     }
 
+    /// What is bookmarked must be an earlier point in the line of the head.
+    fn check_bookmark_source(&self, bookmark: &str, source: &str) -> Result<()> {
+        if !self.mos().env().feature_is_enabled(feature::BOOKMARKS) {
+            let text = "the pool has no bookmarks";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let (head_name, _) = split_bookmark(bookmark)?;
+        let head = self.find_dataset(head_name)?;
+        crate::create::expect_head(&head, head_name)?;
+        let is_before = if source.contains('#') {
+            let (other, found) = self.find_bookmark(source)?;
+            self.is_before(&head, &other, found.createtxg)?
+        } else {
+            let snap = self.find_dataset(source)?;
+            self.check_redacted(&snap)?;
+            snap.is_snapshot() && self.is_before(&head, &snap, snap.creation_txg())?
+        };
+        if !is_before {
+            let text = format!("{source} is not an earlier snapshot of {head_name}");
+            return Err(Error::invalid(text));
+        }
+        Ok(())
+    }
+
+    /// The snapshots that a redacted one was redacted by must fit into a list.
+    fn check_redacted(&self, snap: &DslDataset) -> Result<()> {
+        let env = self.mos().env();
+        let state = snap.state();
+        let Some(by) = state.features.get(feature::REDACTED_DATASETS) else {
+            return Ok(());
+        };
+        let can_list = env.feature_is_enabled(feature::REDACTION_BOOKMARKS);
+        if by.len() > REDACTED_BY_MAX || !can_list {
+            let count = by.len();
+            let text = format!("the snapshot was redacted by {count} snapshots");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        Ok(())
+    }
+
+    #[doc(alias = "dsl_bookmark_create_sync_impl_snap")]
+    fn bookmark_snapshot(
+        &self,
+        head: &Arc<DslDataset>,
+        name: &str,
+        snap: &Arc<DslDataset>,
+        tx: &Tx,
+    ) -> Result<()> {
+        let fields = snap.fields();
+        let mut phys = DslBookmarkPhys::default();
+        phys.guid.set(fields.guid);
+        phys.creation_txg.set(fields.creation_txg);
+        phys.creation_time.set(fields.creation_time);
+        if self.mos().env().feature_is_enabled(feature::BOOKMARK_V2) {
+            phys.ivset_guid.set(self.ivset_guid(snap)?.unwrap_or(0));
+            let redacted = snap
+                .state()
+                .features
+                .get(feature::REDACTED_DATASETS)
+                .cloned();
+            if let Some(snapshots) = redacted {
+                phys.redaction_obj
+                    .set(self.new_redaction_list(&snapshots, tx)?.0);
+            }
+        }
+        self.start_counting(snap, &mut phys)?;
+        let bookmark = DslBookmark::from_phys(name.to_owned(), phys);
+        self.count_bookmark(&bookmark, tx)?;
+        self.add_bookmark(head, &bookmark, tx)?;
+        let message = format!(
+            "name={name} creation_txg={} target_snap={} redact_obj={}",
+            bookmark.createtxg,
+            snap.object(),
+            bookmark.redaction_object()
+        );
+        self.log(head, "bookmark", &message, tx)
+    }
+
+    /// A copy is an ordinary bookmark, whatever it is a copy of.
+    #[doc(alias = "dsl_bookmark_create_sync_impl_book")]
+    fn copy_bookmark(
+        &self,
+        head: &Arc<DslDataset>,
+        name: &str,
+        source: &str,
+        tx: &Tx,
+    ) -> Result<()> {
+        let (other, mut bookmark) = self.find_bookmark(source)?;
+        name.clone_into(&mut bookmark.name);
+        bookmark.phys.redaction_obj.set(0);
+        self.count_bookmark(&bookmark, tx)?;
+        self.add_bookmark(head, &bookmark, tx)?;
+        let message = format!(
+            "name={name} creation_txg={} source_guid={}",
+            bookmark.createtxg, bookmark.guid.0
+        );
+        self.log(&other, "bookmark", &message, tx)
+    }
+
     #[doc(alias = "dsl_bookmark_node_add")]
-    fn add_bookmark(&self, head: &DslDataset, name: &str, words: &[u64], tx: &Tx) -> Result<()> {
+    fn add_bookmark(&self, head: &DslDataset, bookmark: &DslBookmark, tx: &Tx) -> Result<()> {
         let zap = match self.bookmarks_zap(head)? {
             Some(zap) => zap,
             None => {
@@ -177,47 +302,64 @@ impl DslPool {
                 zap
             }
         };
-        if words.len() > 3 {
+        let words = bookmark.words();
+        if words.len() > WORDS_V1 {
             self.mos().env().feature_incr(feature::BOOKMARK_V2, tx)?;
         }
-        self.mos().zap_set_words(zap, name, words, tx)
+        self.mos().zap_set_words(zap, &bookmark.name, &words, tx)
+    }
+
+    /// Stores what changed in a bookmark that counts freed bytes.
+    pub(crate) fn update_bookmark(
+        &self,
+        head: &DslDataset,
+        bookmark: &DslBookmark,
+        tx: &Tx,
+    ) -> Result<()> {
+        let missing = || Error::corrupt(format!("bookmark {} is in no list", bookmark.name));
+        let zap = self.bookmarks_zap(head)?.ok_or_else(missing)?;
+        let words = bookmark.words();
+        self.mos().zap_set_words(zap, &bookmark.name, &words, tx)
+    }
+
+    /// Features of a bookmark that exists from now on, beside that of its length.
+    fn count_bookmark(&self, bookmark: &DslBookmark, tx: &Tx) -> Result<()> {
+        if bookmark.counts_freed() {
+            let env = self.mos().env();
+            env.feature_incr(feature::BOOKMARK_WRITTEN, tx)?;
+        }
+        Ok(())
     }
 
     /// Destroys `pool/a#name`.
     ///
     /// # Errors
-    /// `NotFound`; `Unsupported` for a redaction bookmark.
+    /// `NotFound`.
     #[doc(alias = "dsl_bookmark_destroy")]
     pub fn destroy_bookmark(&self, bookmark: &str) -> Result<()> {
-        let (head_name, name) = split_bookmark(bookmark)?;
-        let names = (head_name.to_string(), name.to_string());
-        let (head_name, name) = names.clone();
+        split_bookmark(bookmark)?;
+        let (checked, bookmark) = (bookmark.to_string(), bookmark.to_string());
         let check = move |pool: &DslPool, _: &Tx| {
-            let head = pool.find_dataset(&head_name)?;
-            let found = pool
-                .load_bookmarks(&head)?
-                .into_iter()
-                .find(|found| found.name == name);
-            let missing = || Error::not_found(format!("there is no {head_name}#{name}"));
-            check_simple(&found.ok_or_else(missing)?)?;
+            pool.find_bookmark(&checked)?;
             Ok(Verdict::Go)
         };
-        let (head_name, name) = names;
         self.sync_task(0, SpaceCheck::ExtraReserved, check, move |pool, tx| {
-            let head = pool.find_dataset(&head_name)?;
-            pool.remove_bookmark(&head, &name, tx)?;
-            pool.log(&head, "remove bookmark", &format!("name={name}"), tx)
+            let (head, found) = pool.find_bookmark(&bookmark)?;
+            pool.take_bookmark(&head, &found, tx)?;
+            pool.release_bookmark(&found, tx)?;
+            pool.remove_bookmark_key(&head, &found, tx)?;
+            let message = format!("name={}", found.name);
+            pool.log(&head, "remove bookmark", &message, tx)
         })
     }
 
-    fn remove_bookmark(&self, head: &DslDataset, name: &str, tx: &Tx) -> Result<()> {
+    /// Takes a bookmark out of a head's list, and nothing else.
+    fn take_bookmark(&self, head: &DslDataset, bookmark: &DslBookmark, tx: &Tx) -> Result<()> {
+        let name = &bookmark.name;
         let missing = || Error::not_found(format!("no bookmark {name}"));
         let zap = self.bookmarks_zap(head)?.ok_or_else(missing)?;
-        if self
-            .mos()
-            .zap_get_words(zap, name)?
-            .is_some_and(|words| words.len() > 3)
-        {
+        let words = self.mos().zap_get_words(zap, name)?;
+        if words.is_some_and(|words| words.len() > WORDS_V1) {
             self.mos().env().feature_decr(feature::BOOKMARK_V2, tx)?;
         }
         self.mos().zap_remove(zap, name, tx)?;
@@ -230,27 +372,44 @@ impl DslPool {
         Ok(())
     }
 
-    /// Destroys all bookmarks of a head that is being destroyed.
-    pub(crate) fn destroy_bookmarks(&self, head: &DslDataset, tx: &Tx) -> Result<()> {
-        for bookmark in self.load_bookmarks(head)? {
-            check_simple(&bookmark)?;
-            self.remove_bookmark(head, &bookmark.name, tx)?;
+    /// Frees what belongs to a bookmark that is gone.
+    fn release_bookmark(&self, bookmark: &DslBookmark, tx: &Tx) -> Result<()> {
+        let env = self.mos().env();
+        if bookmark.counts_freed() {
+            env.feature_decr(feature::BOOKMARK_WRITTEN, tx)?;
         }
-        Ok(())
+        let list = bookmark.redaction_object();
+        if list == ObjectId(0) {
+            return Ok(());
+        }
+        self.mos().free_object(list, tx)?;
+        env.feature_decr(feature::REDACTION_BOOKMARKS, tx)
     }
 
-    /// Whether a bookmark still needs the deadlist key of a snapshot that is being destroyed.
-    ///
-    /// # Errors
-    /// `Unsupported` for bookmarks that record freed space, which would have to be maintained.
-    #[doc(alias = "dsl_bookmark_ds_destroyed")]
-    pub(crate) fn bookmarks_keep_key(&self, snap: &Arc<DslDataset>, _tx: &Tx) -> Result<bool> {
-        if let Some(head) = self.head_of(&snap.dir())? {
-            self.load_bookmarks(&head)?
-                .iter()
-                .try_for_each(check_simple)?;
+    /// The list of a bookmark of a redacted snapshot: the snapshots that it was redacted by, and no blocks.
+    fn new_redaction_list(&self, snapshots: &[u64], tx: &Tx) -> Result<ObjectId> {
+        // rlp_last_object, rlp_last_blkid: the list is complete; rlp_num_entries, rlp_num_snaps
+        let mut words = vec![u64::MAX, u64::MAX, 0, snapshots.len() as u64];
+        words.extend(snapshots);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let type_ = ObjectType::N_UINT64_METADATA;
+        let list = self
+            .mos()
+            .alloc(type_, SPA_OLD_MAXBLOCKSIZE, type_, bytes.len(), tx)?;
+        let env = self.mos().env();
+        env.feature_incr(feature::REDACTION_BOOKMARKS, tx)?;
+        self.mos().hold(list)?.set_bonus(tx, &bytes)?;
+        Ok(list)
+    }
+
+    /// Destroys all bookmarks of a head that is being destroyed. Its deadlist, and the keys that they kept there,
+    /// are gone.
+    pub(crate) fn destroy_bookmarks(&self, head: &DslDataset, tx: &Tx) -> Result<()> {
+        for bookmark in self.load_bookmarks(head)? {
+            self.take_bookmark(head, &bookmark, tx)?;
+            self.release_bookmark(&bookmark, tx)?;
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Moves the bookmarks up to the branch point from the origin's head to a promoted clone.
@@ -263,8 +422,8 @@ impl DslPool {
     ) -> Result<()> {
         for bookmark in self.load_bookmarks(from)? {
             if bookmark.createtxg <= last_txg {
-                self.remove_bookmark(from, &bookmark.name, tx)?;
-                self.add_bookmark(to, &bookmark.name, &bookmark.words, tx)?;
+                self.take_bookmark(from, &bookmark, tx)?;
+                self.add_bookmark(to, &bookmark, tx)?;
             }
         }
         Ok(())
@@ -279,7 +438,6 @@ impl DslPool {
     ) -> Result<()> {
         let there = self.load_bookmarks(to)?;
         for bookmark in self.load_bookmarks(from)? {
-            check_simple(&bookmark)?;
             let taken = there.iter().any(|found| found.name == bookmark.name);
             if bookmark.createtxg <= last_txg && taken {
                 let text = format!("both have bookmarks named {}", bookmark.name);
@@ -298,19 +456,6 @@ impl DslPool {
             .max()
             .unwrap_or(0))
     }
-}
-
-/// Rejects bookmarks that would need updates after their creation, and redaction bookmarks.
-fn check_simple(bookmark: &DslBookmark) -> Result<()> {
-    let word = |at: usize| bookmark.words.get(at).copied().unwrap_or(0);
-    if word(FLAGS_WORD) & HAS_FBN != 0 || word(REDACTION_WORD) != 0 {
-        let text = format!(
-            "bookmark {} counts freed space, or has redactions",
-            bookmark.name
-        );
-        return Err(Error::new(ErrorKind::Unsupported, text));
-    }
-    Ok(())
 }
 
 fn split_bookmark(name: &str) -> Result<(&str, &str)> {

@@ -6,8 +6,7 @@
 
 use phys::PropValue;
 use phys::pool_names::{
-    self, DD_FIELD_FILESYSTEM_COUNT, DD_FIELD_SNAPSHOT_COUNT, FREE_DIR_NAME, MOS_DIR_NAME,
-    ORIGIN_DIR_NAME,
+    self, DD_FIELD_FILESYSTEM_COUNT, FREE_DIR_NAME, MOS_DIR_NAME, ORIGIN_DIR_NAME,
 };
 use std::sync::Arc;
 use zap::directory;
@@ -26,6 +25,7 @@ use crate::deadlist::Deadlist;
 use crate::dir::DslDir;
 use crate::env::HistoryEvent;
 use crate::fields::{DatasetFields, DirFields};
+use crate::limits::Counts;
 use crate::pool::{DslPool, PoolParts};
 use phys::feature;
 
@@ -75,13 +75,14 @@ impl DslPool {
 
     fn create_with(&self, new: NewDataset, root: Option<NewRoot>) -> Result<()> {
         let inherits = root.is_none();
-        let name = new.name.clone();
+        let (name, props) = (new.name.clone(), new.props.clone());
         let check = move |pool: &DslPool, _: &Tx| {
             let (parent, _) = pool.find_new(&name)?;
             pool.check_may_have_children(&parent)?;
             if inherits {
                 pool.check_inherits(&parent)?;
             }
+            pool.check_limits(props.iter().map(|(name, value)| (name.as_str(), value)))?;
             Ok(Verdict::Go)
         };
         self.sync_task(5, SpaceCheck::Normal, check, move |pool, tx| {
@@ -110,7 +111,9 @@ impl DslPool {
     ) -> Result<()> {
         let names = (name.to_string(), origin.to_string());
         let (name, origin) = names.clone();
+        let checked = props.clone();
         let check = move |pool: &DslPool, _: &Tx| {
+            pool.check_limits(checked.iter().map(|(name, value)| (name.as_str(), value)))?;
             let (parent, _) = pool.find_new(&name)?;
             pool.check_may_have_children(&parent)?;
             if !pool.find_dataset(&origin)?.is_snapshot() {
@@ -213,12 +216,8 @@ impl DslPool {
     ) -> Result<Arc<DslDataset>> {
         let dd = self.create_dir(Some(parent), name, tx)?;
         let ds = self.create_head_in(&dd, origin, flags, tx)?;
-        if self.mos().env().feature_is_active(feature::FS_SS_LIMIT) {
-            self.zapify_dir(&dd, tx)?;
-            self.mos()
-                .zap_add(dd.object(), DD_FIELD_FILESYSTEM_COUNT, 0, tx)?;
-            self.mos()
-                .zap_add(dd.object(), DD_FIELD_SNAPSHOT_COUNT, 0, tx)?;
+        if self.counts_for_limits() {
+            self.set_counts(&dd, Counts::default(), tx)?;
         }
         Ok(ds)
     }
@@ -409,34 +408,6 @@ pub(crate) const SNAPSHOTS_CHANGED: &str = "com.ixsystems:snapshots_changed";
 impl DslPool {
     pub(crate) fn zapify_dir(&self, dd: &Arc<DslDir>, tx: &Tx) -> Result<()> {
         self.mos().zapify(dd.object(), tx)
-    }
-
-    /// Adjusts a count that limits are checked against, in a directory and its ancestors, up to the
-    /// first that does not keep it.
-    #[doc(alias = "dsl_fs_ss_count_adjust")]
-    pub(crate) fn adjust_count(
-        &self,
-        dd: &Arc<DslDir>,
-        field: &str,
-        by: i64,
-        tx: &Tx,
-    ) -> Result<()> {
-        if by == 0 || !self.mos().env().feature_is_active(feature::FS_SS_LIMIT) {
-            return Ok(());
-        }
-        for dd in dd.lineage() {
-            let object = dd.object();
-            if !self.mos().is_zapified(object)? {
-                break;
-            }
-            let Some(count) = self.mos().zap_get(object, field)? else {
-                break;
-            };
-            let negative = || Error::corrupt(format!("{field} of {} is {count}", dd.name()));
-            let count = count.checked_add_signed(by).ok_or_else(negative)?;
-            self.mos().zap_set(object, field, count, tx)?;
-        }
-        Ok(())
     }
 
     /// Records that the list of snapshots changed now.

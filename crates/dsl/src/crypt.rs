@@ -425,6 +425,15 @@ impl DslPool {
             .zap_add(snapshot, IVSET_GUID, rt::random_u64(), tx)
     }
 
+    /// The number of a snapshot's set of IVs; it has none if it is not encrypted, or from before they were numbered.
+    pub(crate) fn ivset_guid(&self, snapshot: &DslDataset) -> Result<Option<u64>> {
+        let is_encrypted = snapshot.dir().key_object().is_some();
+        if !is_encrypted || !self.mos().is_zapified(snapshot.object())? {
+            return Ok(None);
+        }
+        self.mos().zap_get(snapshot.object(), IVSET_GUID)
+    }
+
     /// A directory that is destroyed gives up its key object, which clones may share.
     #[doc(alias = "dsl_crypto_key_destroy_sync")]
     pub(crate) fn release_key(&self, dir: &Arc<DslDir>, tx: &Tx) -> Result<()> {

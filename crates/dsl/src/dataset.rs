@@ -223,7 +223,7 @@ impl DslDataset {
     }
 
     /// Records at the end of the current sync that the dataset uses a per-dataset feature.
-    pub(crate) fn activate_feature(&self, guid: &'static str) {
+    pub fn activate_feature(&self, guid: &'static str) {
         let mut state = self.state();
         state.deactivating.remove(guid);
         if !state.features.contains_key(guid) {

@@ -270,16 +270,19 @@ impl Deadlist {
         Ok(())
     }
 
-    /// Merges the entry `mintxg` into the previous one, because its snapshot is destroyed.
+    /// Merges the entry `mintxg` into the previous one, because its snapshot, or the last bookmark of it, is destroyed.
+    /// A clone may lack the key of a bookmark that was copied to it and destroyed.
     ///
     /// # Errors
-    /// `Corrupt` when there is no such key, or none before it.
+    /// `Corrupt` when there is no key before it.
     #[doc(alias = "dsl_deadlist_remove_key")]
     pub(crate) fn remove_key(&mut self, mintxg: u64, tx: &Tx) -> Result<()> {
         let object = self.object();
-        let missing = || Error::corrupt(format!("deadlist {object} lacks key {mintxg:#x}"));
+        let missing = || Error::corrupt(format!("deadlist {object} has no key before {mintxg:#x}"));
         let tree = self.load()?;
-        let list = *tree.get(&mintxg).ok_or_else(missing)?;
+        let Some(list) = tree.get(&mintxg).copied() else {
+            return Ok(());
+        };
         let (&key, _) = tree.range(..mintxg).next_back().ok_or_else(missing)?;
         self.enqueue_list(key, list, tx)?;
         self.mos.zap_int_remove(object, mintxg, tx)?;

@@ -122,7 +122,7 @@ impl DslPool {
             return Err(Error::corrupt(text));
         }
         self.log(snap, "destroy", "", tx)?;
-        let keep_key = self.bookmarks_keep_key(snap, tx)?;
+        let keep_key = self.snapshot_leaves_bookmarks(snap, &fields, tx)?;
         self.deactivate_features(snap, tx)?;
         let prev = self.unlink_from_prev(snap, &fields, tx)?;
         let next = self.dataset_by_object(ObjectId(fields.next_snap_obj))?;
@@ -203,10 +203,10 @@ impl DslPool {
         Deadlist::free(self.mos(), ObjectId(fields.deadlist_obj), tx)
     }
 
-    /// Removes the key of a destroyed snapshot from the deadlists of all clones that branched off
+    /// Removes the key of a snapshot or bookmark that is gone from the deadlists of all clones that branched off
     /// after it, clones of clones included.
     #[doc(alias = "dsl_dir_remove_clones_key")]
-    fn remove_clones_key(&self, dd: &Arc<DslDir>, mintxg: u64, tx: &Tx) -> Result<()> {
+    pub(crate) fn remove_clones_key(&self, dd: &Arc<DslDir>, mintxg: u64, tx: &Tx) -> Result<()> {
         let mut todo = vec![dd.clone()];
         while let Some(dd) = todo.pop() {
             let clones = dd.fields().clones;

@@ -35,6 +35,7 @@
 
 mod accounting;
 pub mod bookmark;
+mod bookmark_written;
 pub mod bpobj;
 pub mod bptree;
 pub mod create;
@@ -48,7 +49,8 @@ mod env;
 mod errlog;
 mod fields;
 pub mod hold;
-pub mod livelist;
+pub mod limits;
+mod livelist;
 mod log;
 mod mos;
 mod names;

@@ -427,6 +427,7 @@ impl DslPool {
         if let Some(zil) = ds.open_zil() {
             zil.sync(tx)?;
         }
+        self.watch_bookmarks(ds)?;
         // More than one round: the space accounts of users and groups are in the same objset and
         // change after the data, and a snapshot taken by a task of this txg must include them.
         for _ in 0..SYNC_ROUNDS_MAX {

@@ -232,6 +232,7 @@ impl DslPool {
         self.swap_origins(promotion, &dir, &origin_dir, tx)?;
         let branch_txg = Txg(origin.fields().creation_txg);
         self.move_bookmarks(promotion.origin_head(), &promotion.clone, branch_txg, tx)?;
+        self.recount_freed(&promotion.clone, &origin, tx)?;
         let heads = (promotion.origin_head().object(), promotion.clone.object());
         self.move_errors(heads.0, heads.1, branch_txg, tx)?;
         for snap in &promotion.shared {

@@ -315,6 +315,9 @@ impl DslPool {
             let text = format!("{name}: value of {} bytes", text.len());
             return Err(Error::new(ErrorKind::TooBig, text));
         }
+        if let PropChange::Set(value) = change {
+            self.check_limits([(name, value)].into_iter())?;
+        }
         let limit = matches!(
             name,
             "quota" | "reservation" | "refquota" | "refreservation"
@@ -424,6 +427,7 @@ impl DslPool {
         let mos = self.mos();
         match change {
             PropChange::Set(value) => {
+                self.count_for_limit(&ds.dir(), name, value, tx)?;
                 mos.zap_take(zap, &format!("{name}{INHERIT}"), tx)?;
                 self.store_local(zap, name, value, tx)?;
             }

@@ -131,18 +131,22 @@ impl DslPool {
         new_parent: &Arc<DslDir>,
         tx: &Tx,
     ) -> Result<()> {
-        let mos = self.mos();
-        if mos.is_zapified(dd.object())? {
-            for (field, itself) in [(DD_FIELD_FILESYSTEM_COUNT, 1), (DD_FIELD_SNAPSHOT_COUNT, 0)] {
-                if let Some(count) = mos.zap_get(dd.object(), field)? {
-                    let moved = i64::try_from(count)
-                        .ok()
-                        .and_then(|n| n.checked_add(itself));
-                    let what = || Error::corrupt(format!("{field} of {} is {count}", dd.name()));
-                    let moved = moved.ok_or_else(what)?;
-                    self.adjust_count(parent, field, -moved, tx)?;
-                    self.adjust_count(new_parent, field, moved, tx)?;
-                }
+        if self.counts_for_limits() {
+            // Where it goes there may be a limit.
+            self.init_counts(dd, tx)?;
+            let counts = self.counts(dd)?.unwrap_or_default();
+            let moved = [
+                (DD_FIELD_FILESYSTEM_COUNT, counts.filesystems, 1),
+                (DD_FIELD_SNAPSHOT_COUNT, counts.snapshots, 0),
+            ];
+            for (field, count, itself) in moved {
+                let moved = i64::try_from(count)
+                    .ok()
+                    .and_then(|n| n.checked_add(itself));
+                let what = || Error::corrupt(format!("{field} of {} is {count}", dd.name()));
+                let moved = moved.ok_or_else(what)?;
+                self.adjust_count(parent, field, -moved, tx)?;
+                self.adjust_count(new_parent, field, moved, tx)?;
             }
         }
         let fields = dd.fields();

@@ -142,6 +142,7 @@ impl DslPool {
         head.set_deadlist(Some(Deadlist::open(self.mos(), deadlists.1)?));
         self.dirty_dataset(clone);
         self.dirty_dataset(head);
+        self.recount_freed(head, &origin, tx)?;
         let swapped = DatasetChange::Swapped(clone.object(), head.object());
         self.mos().env().dataset_changed(swapped);
         self.remove_livelist(&clone.dir(), tx)?;

@@ -208,11 +208,12 @@ impl DslPool {
     }
 
     /// Creates the head's new deadlist: the keys of the old one, which goes to the snapshot, plus
-    /// one for blocks born since the previous snapshot.
+    /// one for blocks born since the previous snapshot, and those of bookmarks since then.
     fn next_deadlist(&self, ds: &DslDataset, prev_snap_txg: u64, tx: &Tx) -> Result<ObjectId> {
         let object = ds.with_deadlist(|deadlist| deadlist.clone_keys(u64::MAX, tx))?;
         let mut deadlist = Deadlist::open(self.mos(), object)?;
         deadlist.add_key(prev_snap_txg, tx)?;
+        self.add_bookmark_keys(ds, prev_snap_txg, &mut deadlist, tx)?;
         ds.set_deadlist(Some(deadlist));
         Ok(object)
     }

@@ -9,6 +9,7 @@ use base::{Error, Guid, ObjectId, ObjsetId, Result, Txg};
 
 use crate::dataset::DslDataset;
 use crate::dir::Used;
+use crate::limits::Counts;
 use crate::pool::DslPool;
 use crate::size::Space;
 
@@ -76,6 +77,8 @@ pub struct DatasetStats {
     pub refreservation: u64,
     /// When a snapshot was last created, renamed or destroyed: seconds since 1970; 0 if unknown.
     pub snapshots_changed: u64,
+    /// What is below a head, if limits make the pool count it.
+    pub counts: Option<Counts>,
 }
 
 fn ratio(uncompressed: u64, compressed: u64) -> u64 {
@@ -140,6 +143,7 @@ impl DslPool {
         stats.compressratio = ratio(fields.uncompressed_bytes, fields.compressed_bytes);
         stats.quota = fields.quota;
         stats.reservation = fields.reserved;
+        stats.counts = self.counts(&dir)?;
         if self.is_clone(&fields) {
             let origin = self.dataset_by_object(ObjectId(fields.origin_obj))?;
             stats.origin = Some(self.dataset_name(&origin)?);
@@ -214,15 +218,19 @@ impl DslPool {
         }
     }
 
-    /// Whether `earlier`, a snapshot, is an ancestor of `later` in the chain of snapshots and
-    /// origins.
+    /// Whether `earlier`, a snapshot or a head that has a bookmark of `earlier_txg`, is an ancestor of `later` in the
+    /// chain of snapshots and origins.
     #[doc(alias = "dsl_dataset_is_before")]
-    pub(crate) fn is_before(&self, later: &Arc<DslDataset>, earlier: &DslDataset) -> Result<bool> {
-        let earlier_txg = earlier.fields().creation_txg;
+    pub(crate) fn is_before(
+        &self,
+        later: &Arc<DslDataset>,
+        earlier: &DslDataset,
+        earlier_txg: Txg,
+    ) -> Result<bool> {
         let earlier_dir = earlier.dir();
         let mut later = later.clone();
         loop {
-            if later.is_snapshot() && earlier_txg >= later.fields().creation_txg {
+            if later.is_snapshot() && earlier_txg >= later.creation_txg() {
                 return Ok(
                     Arc::ptr_eq(&later.dir(), &earlier_dir) && later.object() == earlier.object()
                 );
@@ -254,20 +262,31 @@ impl DslPool {
     /// What `new` references and `old`, an earlier snapshot, does not: the difference in referenced
     /// bytes plus everything freed in between.
     fn written_since(&self, old: &Arc<DslDataset>, new: &Arc<DslDataset>) -> Result<Space> {
-        if !self.is_before(new, old)? {
+        if !self.is_before(new, old, old.creation_txg())? {
             return Err(Error::invalid("not an earlier snapshot of the same line"));
         }
         let old_fields = old.fields();
-        let mut written = new.fields().referenced() - old_fields.referenced();
-        let mut at = new.clone();
-        while at.fields().prev_snap_txg > old_fields.creation_txg {
-            written += at.with_deadlist(|dl| dl.space_range(0, old_fields.creation_txg))?;
-            at = self.snapshot_before(&at)?;
-        }
-        if at.object() != old.object() {
-            written += at.with_deadlist(|dl| dl.space())?;
+        let (later, next) = self.freed_later(old_fields.creation_txg, new)?;
+        let mut written = new.fields().referenced() - old_fields.referenced() + later;
+        if next.object() != old.object() {
+            written += next.with_deadlist(|dl| dl.space())?;
         }
         Ok(written)
+    }
+
+    /// What was born until `txg` and freed between the first snapshot after that, which is returned, and `new`.
+    pub(crate) fn freed_later(
+        &self,
+        txg: u64,
+        new: &Arc<DslDataset>,
+    ) -> Result<(Space, Arc<DslDataset>)> {
+        let mut freed = Space::ZERO;
+        let mut at = new.clone();
+        while at.fields().prev_snap_txg > txg {
+            freed += at.with_deadlist(|dl| dl.space_range(0, txg))?;
+            at = self.snapshot_before(&at)?;
+        }
+        Ok((freed, at))
     }
 
     /// What was written to `new` since `old`, an earlier snapshot.

@@ -29,6 +29,11 @@ pub const DS_FLAG_DEFER_DESTROY: u64 = 1 << 3;
 /// `DS_FLAG_CI_DATASET`: names are looked up without regard to case.
 pub const DS_FLAG_CI_DATASET: u64 = 1 << 16;
 
+/// `ZBM_FLAG_HAS_FBN`: the sizes of a bookmark are filled in and kept up.
+pub const ZBM_FLAG_HAS_FBN: u64 = 1 << 0;
+/// `ZBM_FLAG_SNAPSHOT_EXISTS`: the snapshot of a bookmark with sizes is still there.
+pub const ZBM_FLAG_SNAPSHOT_EXISTS: u64 = 1 << 1;
+
 phys_struct! {
     /// `dsl_dir_phys_t`: bonus of a `DSL_DIR` object.
     #[doc(alias = "dsl_dir_phys_t")]

@@ -26,9 +26,11 @@ pub const BOOKMARKS: &str = "com.delphix:bookmarks";
 /// Larger bookmark records.
 pub const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
 /// Bookmarks that record how much was freed before the next snapshot.
-pub(crate) const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
+pub const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
 /// Redaction lists of bookmarks.
-pub(crate) const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
+pub const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
+/// Data sets that lack the blocks that were redacted when they were sent.
+pub const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 /// Limits of the number of file systems and snapshots.
 pub const FS_SS_LIMIT: &str = "com.joyent:filesystem_limits";
 /// Encrypted data sets.
@@ -59,6 +61,10 @@ pub const PROJECT_QUOTA: &str = "org.zfsonlinux:project_quota";
 pub const ZILSAXATTR: &str = "org.openzfs:zilsaxattr";
 /// Top-level vdevs that are a dRAID.
 pub const DRAID: &str = "org.openzfs:draid";
+/// Names of files of up to 1023 bytes.
+pub const LONGNAME: &str = "org.zfsonlinux:longname";
+/// Micro ZAPs of more than 128 KiB.
+pub const LARGE_MICROZAP: &str = "com.klarasystems:large_microzap";
 /// LZ4.
 pub const LZ4_COMPRESS: &str = "org.illumos:lz4_compress";
 
@@ -179,7 +185,7 @@ pub const FEATURES: &[Feature] = &[
         "Blocks which compress very well use even less space."),
     feature(BOOKMARKS, "bookmarks", RO, EXTENSIBLE, Support::Kept,
         "\"zfs bookmark\" command"),
-    feature(FS_SS_LIMIT, "filesystem_limits", RO, EXTENSIBLE, Support::None,
+    feature(FS_SS_LIMIT, "filesystem_limits", RO, EXTENSIBLE, Support::Kept,
         "Filesystem and snapshot limits."),
     feature(LARGE_BLOCKS, "large_blocks", DS, EXTENSIBLE, Support::Kept,
         "Support for blocks larger than 128KB."),
@@ -211,14 +217,14 @@ pub const FEATURES: &[Feature] = &[
     feature(RESILVER_DEFER, "resilver_defer", RO, &[], Support::Kept,
         "Support for deferring new resilvers when one is already running."),
     feature(BOOKMARK_V2, "bookmark_v2", 0, &["extensible_dataset", "bookmarks"],
-        Support::Read, "Support for larger bookmarks"),
+        Support::Kept, "Support for larger bookmarks"),
     feature(REDACTION_BOOKMARKS, "redaction_bookmarks", 0,
-        &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Read,
+        &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Kept,
         "Support for bookmarks which store redaction lists for zfs redacted send/recv."),
-    feature("com.delphix:redacted_datasets", "redacted_datasets", DS, EXTENSIBLE, Support::None,
+    feature(REDACTED_DATASETS, "redacted_datasets", DS, EXTENSIBLE, Support::Kept,
         "Support for redacted datasets, produced by receiving a redacted zfs send stream."),
     feature(BOOKMARK_WRITTEN, "bookmark_written", 0,
-        &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Read,
+        &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Kept,
         "Additional accounting, enabling the written#<bookmark> property (space written since a \
          bookmark), and estimates of send stream sizes for incrementals from bookmarks."),
     feature(LOG_SPACEMAP, "log_spacemap", RO, &["spacemap_v2"], Support::Kept,
@@ -248,10 +254,10 @@ pub const FEATURES: &[Feature] = &[
         "Support for raidz expansion"),
     feature(FAST_DEDUP, "fast_dedup", RO, &[], Support::Kept,
         "Support for advanced deduplication"),
-    feature("org.zfsonlinux:longname", "longname", DS, EXTENSIBLE, Support::Read,
+    feature(LONGNAME, "longname", DS, EXTENSIBLE, Support::Kept,
         "support filename up to 1024 bytes"),
-    feature("com.klarasystems:large_microzap", "large_microzap", RO | DS,
-        &["extensible_dataset", "large_blocks"], Support::None,
+    feature(LARGE_MICROZAP, "large_microzap", RO | DS,
+        &["extensible_dataset", "large_blocks"], Support::Kept,
         "Support for microzaps larger than 128KB."),
     feature("com.seagate:draid_failure_domains", "draid_failure_domains", MOS, &["draid"],
         Support::None, "Support for failure domains in dRAID"),
@@ -360,10 +366,8 @@ mod tests {
             );
             for d in f.depends {
                 let d = by_name(d).unwrap_or_else(|| panic!("{} needs unknown {d}", f.name));
-                // Larger bookmarks are not kept up, and are enabled with encryption, which makes none here.
-                let is_known = (f.guid, d.guid) == (ENCRYPTION, BOOKMARK_V2);
                 assert!(
-                    f.support != Support::Kept || d.support == Support::Kept || is_known,
+                    f.support != Support::Kept || d.support == Support::Kept,
                     "{}",
                     f.name
                 );

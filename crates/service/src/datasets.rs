@@ -108,6 +108,15 @@ impl Datasets<'_> {
         self.0.space_written(old, new)
     }
 
+    /// The space written between a bookmark, by its full name, and a later dataset.
+    pub fn space_written_since_bookmark(
+        self,
+        bookmark: &str,
+        new: &Arc<DslDataset>,
+    ) -> Result<Space> {
+        self.0.space_written_since_bookmark(bookmark, new)
+    }
+
     /// The space that destroying a range of snapshots would free.
     pub fn space_would_free(
         self,

@@ -18,7 +18,7 @@ use zap::Zap;
 use crate::attrs::{Attr, Change, FileType, Time};
 use crate::fs::Node;
 use crate::make::{Claim, Create, NewNode};
-use crate::{Filesystem, NAME_MAX_BYTES, SYMLINK_MAX_BYTES, Seen, log};
+use crate::{Filesystem, LONG_NAME_MAX_BYTES, NAME_MAX_BYTES, SYMLINK_MAX_BYTES, Seen, log};
 
 /// Bytes that one change of names may make dirty: a few leaves of a ZAP and dnodes.
 pub(crate) const NAMES_DIRTY_BYTES: u64 = 128 << 10;
@@ -238,7 +238,7 @@ impl Filesystem {
     /// file without names.
     #[doc(alias = "zfs_link")]
     pub fn link(&self, id: ObjectId, parent: ObjectId, name: &[u8]) -> Result<Attr> {
-        self.check_name(name)?;
+        self.check_new_name(name)?;
         let tx = self.begin(NAMES_DIRTY_BYTES)?;
         let was_nameless;
         let attr = {
@@ -299,8 +299,7 @@ impl Filesystem {
             self.leave_unlinked_set(tx, node)?;
             attrs.may_be_linked = false;
         }
-        Zap::new(directory.dnode.clone())?.add_u64(tx, name, entry)?;
-        self.see(Seen::Name(directory.id(), name));
+        self.add_name(tx, directory, name, entry)?;
         let changes = [
             Change::Word(ZplAttr::Links, links),
             Change::Word(ZplAttr::Parent, directory.id().0),
@@ -315,7 +314,7 @@ impl Filesystem {
 
     /// Makes a file and its name.
     pub(crate) fn make(&self, parent: ObjectId, name: &[u8], new: &NewNode<'_>) -> Result<Attr> {
-        self.check_name(name)?;
+        self.check_new_name(name)?;
         self.space.wait_for_room(crate::mount::CREATE_BYTES)?;
         let tx = self.begin(NAMES_DIRTY_BYTES)?;
         let attr = {
@@ -364,8 +363,7 @@ impl Filesystem {
         }
         let node = self.make_node(tx, parent_attr, new)?;
         let mode = new.file_type.mode();
-        entries.add_u64(tx, name, dirent_new(node.id().0, mode.into()))?;
-        self.see(Seen::Name(directory.id(), name));
+        self.add_name(tx, directory, name, dirent_new(node.id().0, mode.into()))?;
         let is_directory = new.file_type == FileType::Directory;
         self.count_entries(tx, directory, 1, i64::from(is_directory), Time::now())?;
         let attr = self.attr_of(&node)?;
@@ -449,13 +447,43 @@ impl Filesystem {
         Ok(attr)
     }
 
-    /// Checks that a file may have this name.
-    pub(crate) fn check_name(&self, name: &[u8]) -> Result<()> {
+    /// Adds a name to a directory.
+    pub(crate) fn add_name(
+        &self,
+        tx: &Tx,
+        directory: &Node,
+        name: &[u8],
+        entry: u64,
+    ) -> Result<()> {
+        Zap::new(directory.dnode.clone())?.add_u64(tx, name, entry)?;
         if name.len() > NAME_MAX_BYTES {
-            return Err(Error::new(
-                ErrorKind::NameTooLong,
-                format!("a name of {} bytes", name.len()),
-            ));
+            self.space.long_name_made();
+        }
+        self.see(Seen::Name(directory.id(), name));
+        Ok(())
+    }
+
+    /// The most bytes of a new name.
+    pub(crate) fn name_max_bytes(&self) -> usize {
+        match self.settings().long_names {
+            true => LONG_NAME_MAX_BYTES,
+            false => NAME_MAX_BYTES,
+        }
+    }
+
+    /// Checks that a file may get this name.
+    pub(crate) fn check_new_name(&self, name: &[u8]) -> Result<()> {
+        if name.len() > self.name_max_bytes() {
+            return Err(too_long(name));
+        }
+        self.check_name(name)
+    }
+
+    /// Checks that a file may have this name. With `longname=off`, long names that are there stay.
+    pub(crate) fn check_name(&self, name: &[u8]) -> Result<()> {
+        let is_long = name.len() > self.name_max_bytes();
+        if is_long && (name.len() > LONG_NAME_MAX_BYTES || !self.space.has_long_names()) {
+            return Err(too_long(name));
         }
         if !is_possible(name) {
             return Err(Error::invalid(format!("name {}", show(name))));
@@ -465,6 +493,11 @@ impl Filesystem {
         }
         Ok(())
     }
+}
+
+fn too_long(name: &[u8]) -> Error {
+    let text = format!("a name of {} bytes", name.len());
+    Error::new(ErrorKind::NameTooLong, text)
 }
 
 /// Whether a file may have this name: a single path component, which is neither the directory itself nor

@@ -62,6 +62,8 @@ pub struct Settings {
     pub log_sa_xattr: bool,
     /// `sync` property.
     pub sync: SyncMode,
+    /// `longname` property: new names may be longer than 255 bytes.
+    pub long_names: bool,
 }
 
 impl Default for Settings {
@@ -73,6 +75,7 @@ impl Default for Settings {
             posix_acl: false,
             log_sa_xattr: true,
             sync: SyncMode::default(),
+            long_names: false,
         }
     }
 }
@@ -124,6 +127,14 @@ pub trait SpaceCheck: Send + Sync {
     fn is_snapshot(&self) -> bool {
         false
     }
+
+    /// Whether names of files may be longer than 255 bytes: the dataset has had such names.
+    fn has_long_names(&self) -> bool {
+        false
+    }
+
+    /// A file gets a name of more than 255 bytes in a transaction that is open.
+    fn long_name_made(&self) {}
 
     /// Whether the pool has special devices.
     fn has_special(&self) -> bool {
@@ -423,7 +434,7 @@ impl Filesystem {
             available_bytes: space.available_bytes,
             files,
             available_files,
-            name_max: crate::NAME_MAX_BYTES as u32,
+            name_max: self.name_max_bytes() as u32,
         }
     }
 

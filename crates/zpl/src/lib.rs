@@ -68,5 +68,7 @@ pub use xattr::SetXattr;
 
 /// The longest name of a file in bytes.
 pub(crate) const NAME_MAX_BYTES: usize = 255;
+/// The longest name of a file in bytes, with `longname=on`.
+pub(crate) const LONG_NAME_MAX_BYTES: usize = 1023;
 /// `MAXPATHLEN`: the longest target of a symbolic link in bytes.
 pub(crate) const SYMLINK_MAX_BYTES: usize = 4096;

@@ -126,10 +126,12 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
     }
     // The log makes the feature active in the dataset before it writes such a record.
     let log_sa_xattr = pool.mos().env().feature_is_enabled(feature::ZILSAXATTR);
+    let may_be_long = pool.mos().env().feature_is_enabled(feature::LONGNAME);
     let settings = move |read: &PropReader<'_>| -> Result<Settings> {
         let mut settings = settings(read)?;
         settings.read_only |= readonly;
         settings.log_sa_xattr = log_sa_xattr;
+        settings.long_names &= may_be_long;
         Ok(settings)
     };
     if !readonly && objset.flags() & OBJSET_FLAG_USERACCOUNTING_COMPLETE != 0 {
@@ -151,9 +153,14 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
             .and_then(|prop| prop.value.as_number())
             .unwrap_or(default))
     })?;
+    // Records of the log may have long names from before the property was turned off.
+    let in_replay = Settings {
+        long_names: may_be_long,
+        ..now
+    };
     let options = OpenOptions {
         groups,
-        settings: now,
+        settings: in_replay,
         log,
         space,
     };
@@ -178,6 +185,7 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
         zil.replay(&mut Replayer(&fs))
             .within(|| format!("{name}: intent log"))?;
     }
+    fs.set_settings(now);
     Ok(Mount { fs, zil, hold })
 }
 
@@ -202,6 +210,7 @@ fn settings(number: &PropReader<'_>) -> Result<Settings> {
         xattr_sa: number("xattr", 2)? != XATTR_DIR,
         posix_acl: number("acltype", 0)? == ACLTYPE_POSIX,
         sync: SyncMode::from_prop(number("sync", 0)?),
+        long_names: number("longname", 0)? != 0,
         ..Settings::default()
     })
 }
@@ -253,6 +262,14 @@ impl SpaceCheck for DatasetSpace {
     fn can_clone(&self) -> bool {
         let pool = self.pool.upgrade();
         pool.is_some_and(|pool| pool.mos().env().feature_is_enabled(feature::BLOCK_CLONING))
+    }
+
+    fn has_long_names(&self) -> bool {
+        self.ds.feature_is_active(feature::LONGNAME)
+    }
+
+    fn long_name_made(&self) {
+        self.ds.activate_feature(feature::LONGNAME);
     }
 
     fn pool_number(&self) -> usize {

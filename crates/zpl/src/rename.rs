@@ -13,13 +13,12 @@ use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::Tx;
 use phys::sa::ZplAttr;
 use phys::znode::{dirent_new, pflags};
-use zap::Zap;
 
 use crate::attrs::{Attr, Change, FileType, Time};
 use crate::dir::{FIXED, NAMES_DIRTY_BYTES, show};
 use crate::fs::Node;
 use crate::make::{Claim, Create, NewNode};
-use crate::{Filesystem, Seen, log};
+use crate::{Filesystem, log};
 
 /// What a rename does beyond the usual (`renameat2`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +69,7 @@ impl Filesystem {
         claim: Option<Claim>,
     ) -> Result<()> {
         self.check_name(from.1)?;
-        self.check_name(to.1)?;
+        self.check_new_name(to.1)?;
         let tx = self.begin(2 * NAMES_DIRTY_BYTES)?;
         {
             let _namespace = self.namespace.write();
@@ -248,8 +247,7 @@ impl Filesystem {
         let (node, attr) = file;
         let now = Time::now();
         let entry = dirent_new(node.id().0, attr.mode.into());
-        Zap::new(end.directory.dnode.clone())?.add_u64(tx, end.name, entry)?;
-        self.see(Seen::Name(end.directory.id(), end.name));
+        self.add_name(tx, &end.directory, end.name, entry)?;
         {
             let mut attrs = node.locks.attrs.lock();
             let attr = self.read_attr(&node.dnode, &mut attrs)?;
@@ -286,8 +284,7 @@ impl Filesystem {
         };
         let node = self.make_node(tx, &source.directory_attr, &new)?;
         let entry = dirent_new(node.id().0, new.file_type.mode().into());
-        Zap::new(source.directory.dnode.clone())?.add_u64(tx, source.name, entry)?;
-        self.see(Seen::Name(source.directory.id(), source.name));
+        self.add_name(tx, &source.directory, source.name, entry)?;
         self.count_entries(tx, &source.directory, 1, 0, Time::now())?;
         let whiteout = self.attr_of(&node)?;
         let from = (source.directory.id(), source.name);

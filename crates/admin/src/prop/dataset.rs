@@ -364,10 +364,10 @@ pub const DATASET: &[PropDesc] = &[
         .honoured(KEPT),
     own("filesystem_limit", NO_LIMIT, FS)
         .shown("FSLIMIT", "<count> | none")
-        .honoured(ONLY_NONE),
+        .honoured(KEPT),
     own("snapshot_limit", NO_LIMIT, FS_VOL)
         .shown("SSLIMIT", "<count> | none")
-        .honoured(ONLY_NONE),
+        .honoured(KEPT),
     readonly("filesystem_count", NO_LIMIT, FS).shown("FSCOUNT", "<count>"),
     readonly("snapshot_count", NO_LIMIT, FS_VOL).shown("SSCOUNT", "<count>"),
     inherited("snapdev", Kind::Index(0, SNAPDEV), FS_VOL)
@@ -443,5 +443,5 @@ pub const DATASET: &[PropDesc] = &[
         .honoured(KEPT),
     inherited("longname", OFF, FS)
         .shown("LONGNAME", "on | off")
-        .honoured(ONLY_OFF),
+        .honoured(KEPT),
 ];

@@ -24,7 +24,7 @@ fn write(out: &mut Printer, bookmark: &DslBookmark) -> Result<()> {
         bookmark.creation,
         bookmark.redaction_object()
     )?;
-    if bookmark.redaction_object() != 0 {
+    if bookmark.redaction_object().0 != 0 {
         let text = "lists of redacted blocks are not supported yet";
         return Err(Error::new(ErrorKind::Unsupported, text));
     }

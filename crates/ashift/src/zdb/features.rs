@@ -93,8 +93,8 @@ fn count_others(pool: &Pool, datasets: &[Arc<DslDataset>]) -> Result<BTreeMap<&'
     let (mut redacted, mut spilled, mut written, mut livelists) = (0, 0, 0, 0);
     for dataset in datasets.iter().filter(|dataset| !dataset.is_snapshot()) {
         for bookmark in pool.parts().dsl().bookmarks(dataset)? {
-            written += u64::from(bookmark.referenced_bytes().is_some());
-            let list = ObjectId(bookmark.redaction_object());
+            written += u64::from(bookmark.referenced().is_some());
+            let list = bookmark.redaction_object();
             if list.0 != 0 {
                 redacted += 1;
                 spilled += u64::from(mos.hold(list)?.has_spill());

@@ -11,7 +11,7 @@ use service::Session;
 use super::fail::{Fail, Outcome, words};
 use super::target::open;
 
-/// `zfs bookmark SNAPSHOT BOOKMARK`; either may be short, the other is a full name.
+/// `zfs bookmark SNAPSHOT|BOOKMARK BOOKMARK`; either may be short, the other is a full name.
 pub(super) fn bookmark(session: &Session, parsed: &Parsed) -> Outcome {
     let (source, mark) = match &parsed.operands[..] {
         [] => return Err(Fail::usage("missing source argument")),
@@ -38,19 +38,15 @@ pub(super) fn bookmark(session: &Session, parsed: &Parsed) -> Outcome {
         (false, true) => (source.to_owned(), format!("{}{mark}", dataset_of(source))),
         (false, false) => (source.to_owned(), mark.to_owned()),
     };
-    if source.contains('#') {
-        return Err(Fail::failed(format!(
-            "cannot create bookmark '{mark}': copies of bookmarks are not supported yet"
-        )));
-    }
-    let snapshot = open(session, &source, Types::SNAPSHOT).map_err(shows_usage)?;
+    let types = Types::SNAPSHOT.or(Types::BOOKMARK);
+    let found = open(session, &source, types).map_err(shows_usage)?;
     if check_name(&mark, NameKind::Any, true).is_err() {
         return Err(refused(&mark, "invalid argument"));
     }
     if pool_of(&mark) != pool_of(&source) {
         return Err(refused(&mark, "bookmark is in a different pool"));
     }
-    let pool = &snapshot.pool;
+    let pool = &found.pool;
     let made = pool.change_datasets(|datasets| datasets.create_bookmark(&mark, &source));
     made.map_err(|e| refused(&mark, &why(&e)))
 }

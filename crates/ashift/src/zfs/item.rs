@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use admin::listing::{Item, Prop};
 use admin::prop::{DATASET, Edit, PropDesc, PropName, Source, is_user_property};
 use base::{ObjectId, Result};
-use dsl::{DatasetStats, Encryption, PropSource};
+use dsl::{DatasetStats, DslBookmark, Encryption, PropSource};
 use phys::znode::{MASTER_NODE_OBJ, master_node};
 
 use super::target::{Target, What};
@@ -49,10 +49,7 @@ pub(super) fn item(target: &Target, wanted: Wanted<'_>) -> Result<Item> {
         What::Bookmark(bookmark) => {
             item.props.push(Prop::text("type", "bookmark"));
             item.props.push(Prop::number("creation", bookmark.creation));
-            if let Some([referenced, _, logical]) = bookmark.referenced_bytes() {
-                item.props.push(Prop::number("referenced", referenced));
-                item.props.push(Prop::number("logicalreferenced", logical));
-            }
+            add_sizes(&mut item.props, bookmark);
             item.props
                 .push(Prop::number("createtxg", bookmark.createtxg.0));
             item.props.push(Prop::number("guid", bookmark.guid.0));
@@ -60,6 +57,18 @@ pub(super) fn item(target: &Target, wanted: Wanted<'_>) -> Result<Item> {
         What::Dataset(_) => item.props = Reader::open(target)?.all(wanted)?,
     }
     Ok(item)
+}
+
+/// What only some bookmarks record.
+fn add_sizes(props: &mut Vec<Prop>, bookmark: &DslBookmark) {
+    let bytes = |n: i64| n.max(0).cast_unsigned();
+    if let Some(space) = bookmark.referenced() {
+        props.push(Prop::number("referenced", bytes(space.used)));
+        props.push(Prop::number("logicalreferenced", bytes(space.uncomp)));
+    }
+    if bookmark.ivset_guid() != 0 {
+        props.push(Prop::number("ivsetguid", bookmark.ivset_guid()));
+    }
 }
 
 /// What is known of one dataset.
@@ -279,11 +288,14 @@ impl<'a> Reader<'a> {
             "numclones" => stats.clones.len() as u64,
             "inconsistent" => u64::from(stats.inconsistent),
             "useraccounting" => 1,
+            "redacted" => u64::from(self.target.is_redacted()),
             "keystatus" => match &self.encryption {
                 Some(encryption) => KEY_UNAVAILABLE + u64::from(encryption.is_available),
                 None => return None,
             },
             "keyguid" => self.encryption.as_ref()?.key_guid,
+            "filesystem_count" if stats.counts.is_some() => stats.counts?.filesystems,
+            "snapshot_count" if stats.counts.is_some() => stats.counts?.snapshots,
             // Not counted unless there is a limit.
             "filesystem_count" | "snapshot_count" => {
                 return Some(Prop::new(
@@ -310,8 +322,25 @@ impl<'a> Reader<'a> {
         Some(Prop::text(name, text))
     }
 
+    /// `written#bookmark`: of this data set, or with the name of another one.
+    fn written_since_bookmark(&self, bookmark: &str) -> Option<u64> {
+        let full = match bookmark.contains('#') {
+            true => bookmark.to_owned(),
+            false => format!("{}#{bookmark}", admin::name::dataset_of(&self.target.name)),
+        };
+        let ds = self.target.dataset().expect("a reader is for datasets");
+        let written = self
+            .target
+            .datasets()
+            .space_written_since_bookmark(&full, ds);
+        written.ok().map(|space| space.used.max(0).cast_unsigned())
+    }
+
     /// `written@snapshot`: the bytes written since.
     fn written(&self, name: &str) -> Result<Option<u64>> {
+        if let Some(bookmark) = name.strip_prefix("written#") {
+            return Ok(self.written_since_bookmark(bookmark));
+        }
         let Some(snapshot) = name.strip_prefix("written@") else {
             return Ok(None);
         };

@@ -215,6 +215,14 @@ fn mount_one(target: &Target, wanted: &Wanted, is_explicit: bool) -> Outcome {
         Some(_) => return Ok(()),
         None => {}
     }
+    if target.is_redacted() {
+        return match is_explicit {
+            true => Err(cannot(
+                "Dataset is not complete, was created by receiving a redacted zfs send stream.",
+            )),
+            false => Ok(()),
+        };
+    }
     if !target
         .pool
         .is_unlocked(name)

@@ -111,6 +111,8 @@ fn needed_feature(name: &str, value: &PropValue) -> Option<&'static str> {
         ("checksum", 14) => Some(feature::BLAKE3),
         ("recordsize", n) if n > SPA_OLD_MAXBLOCKSIZE => Some(feature::LARGE_BLOCKS),
         ("dnodesize", n) if n != 0 => Some(feature::LARGE_DNODE),
+        ("longname", 1) => Some(feature::LONGNAME),
+        ("filesystem_limit" | "snapshot_limit", n) if n != u64::MAX => Some(feature::FS_SS_LIMIT),
         _ => None,
     }
 }

@@ -64,6 +64,12 @@ impl Target {
         Ok(found.transpose()?.flatten().is_some())
     }
 
+    /// Whether it lacks blocks that were redacted when it was sent.
+    pub(super) fn is_redacted(&self) -> bool {
+        let found = self.dataset();
+        found.is_some_and(|ds| ds.feature_is_active(phys::feature::REDACTED_DATASETS))
+    }
+
     pub(super) fn type_word(&self) -> &'static str {
         type_word(self.types)
     }

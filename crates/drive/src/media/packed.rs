@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 
 use base::{Context, Error, Result};
 use compress::Algorithm;
+use geom::disk::PACKED_SUFFIX;
 use phys::CompressType;
 
 use super::extents::Extents;
@@ -155,7 +156,7 @@ impl Packed {
     /// Opens the log beside a media file of a medium of that size. If there is no log, nothing is packed.
     pub(super) fn open(media: &Path, size_bytes: u64) -> Result<Packed> {
         let mut path = media.as_os_str().to_owned();
-        path.push(".packed");
+        path.push(PACKED_SUFFIX);
         let mut packed = Packed {
             path: PathBuf::from(path),
             file: None,
@@ -181,7 +182,7 @@ impl Packed {
     /// Removes the log: the media file was made anew.
     pub(super) fn discard(media: &Path) -> Result<()> {
         let mut path = media.as_os_str().to_owned();
-        path.push(".packed");
+        path.push(PACKED_SUFFIX);
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::from(e)),
             _ => Ok(()),

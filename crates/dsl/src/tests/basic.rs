@@ -5,7 +5,7 @@ use phys::PropValue;
 use phys::pool_names;
 use zap::directory;
 
-use super::check::check;
+use super::check::{check, remember};
 use super::harness::TestPool;
 use crate::{PropChange, PropSource, Used};
 
@@ -392,6 +392,7 @@ fn bookmarks_outlive_their_snapshot_and_move_with_a_promotion() {
     test.snapshot("tank/a@s");
     let guid = test.pool.dataset("tank/a@s").unwrap().fields().guid;
     test.pool.create_bookmark("tank/a#m", "tank/a@s").unwrap();
+    remember(&test, "tank/a@s");
     test.pool
         .clone_dataset("tank/b", "tank/a@s", Vec::new())
         .unwrap();
@@ -409,6 +410,24 @@ fn bookmarks_outlive_their_snapshot_and_move_with_a_promotion() {
     test.pool
         .create_bookmark("tank/b#n", "tank/b@s")
         .unwrap_err();
+}
+
+/// The check compares what a bookmark says was freed with the blocks that are gone.
+#[test]
+fn a_bookmark_counts_what_is_freed_and_forgets_what_a_rollback_brings_back() {
+    let test = TestPool::create();
+    test.create_fs("tank/a");
+    test.write("tank/a", 10, 0, 1);
+    test.write("tank/a", 10, 1, 1);
+    test.snapshot("tank/a@s");
+    test.pool.create_bookmark("tank/a#m", "tank/a@s").unwrap();
+    remember(&test, "tank/a@s");
+    test.write("tank/a", 10, 0, 2);
+    test.sync();
+    check(&test);
+    test.pool.rollback("tank/a", None, 0).unwrap();
+    test.settle();
+    check(&test);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::harness::TestPool;
 use crate::bpobj::Bpobj;
 use crate::dataset::DslDataset;
 use crate::dir::{DslDir, Used};
+use crate::limits::Counts;
 use crate::pool::DslPool;
 use crate::size::Space;
 use phys::feature;
@@ -108,7 +109,10 @@ pub(crate) fn check(test: &TestPool) {
     }
     for one in seen.values() {
         check_dataset(pool, one, &seen);
+        check_bookmarks(test, one, &seen);
     }
+    check_counts(test, &dirs);
+    dirs.iter().for_each(|dd| check_below(pool, dd));
     for dd in &dirs {
         check_space(pool, dd, &seen);
     }
@@ -271,7 +275,116 @@ fn check_dataset(pool: &Arc<DslPool>, one: &Seen, seen: &BTreeMap<u64, Seen>) {
     check_unique(pool, one, seen, &what);
 }
 
-/// The keys are 0 and the creation txgs of all predecessors but the last.
+/// Notes the blocks of a snapshot that was bookmarked.
+pub(super) fn remember(test: &TestPool, snap: &str) {
+    let ds = test.pool.dataset(snap).unwrap();
+    let blocks = blocks_of(&test.pool, &ds.root_bp()).into_values().collect();
+    let guid = ds.fields().guid;
+    test.env.bookmarked.lock().insert(guid, blocks);
+}
+
+/// A bookmark's freed bytes are those of the blocks that it referenced and the snapshot after it does not.
+fn check_bookmarks(test: &TestPool, one: &Seen, seen: &BTreeMap<u64, Seen>) {
+    let pool = &test.pool;
+    if one.ds.is_snapshot() {
+        return;
+    }
+    for bookmark in pool.bookmarks(&one.ds).unwrap() {
+        let what = format!("{} #{}", one.ds.dir().name(), bookmark.name);
+        let snapshots: Vec<&Seen> = seen
+            .values()
+            .filter(|it| it.ds.is_snapshot() && Arc::ptr_eq(&it.ds.dir(), &one.ds.dir()))
+            .collect();
+        let later = snapshots.iter().copied();
+        let later = later.filter(|it| it.ds.creation_txg() > bookmark.createtxg);
+        let next = later.min_by_key(|it| it.ds.creation_txg()).unwrap_or(one);
+        let bookmarked = test.env.bookmarked.lock();
+        let blocks = &bookmarked[&bookmark.guid.0];
+        let is_there = |bp: &BlkPtrPhys| {
+            let found = next.blocks.get(&bp.dva[0].offset());
+            found.is_some_and(|found| found.birth() == bp.birth())
+        };
+        let freed = space_of(pool, blocks.iter().filter(|bp| !is_there(bp)));
+        assert_eq!(bookmark.freed().used, freed.used, "{what}: freed");
+        assert_eq!(bookmark.freed().comp, freed.comp, "{what}: freed");
+        let referenced = space_of(pool, blocks);
+        assert_eq!(
+            bookmark.referenced().unwrap().used,
+            referenced.used,
+            "{what}"
+        );
+        let exists = snapshots
+            .iter()
+            .any(|it| it.ds.creation_txg() == bookmark.createtxg);
+        assert_eq!(bookmark.has_snapshot(), exists, "{what}: its snapshot");
+
+        let name = format!("{}#{}", one.ds.dir().name(), bookmark.name);
+        let written = pool.space_written_since_bookmark(&name, &one.ds).unwrap();
+        let before: BTreeSet<_> = blocks
+            .iter()
+            .map(|bp| (bp.dva[0].offset(), bp.birth()))
+            .collect();
+        let new = one.blocks.iter();
+        let new = new.filter(|(place, bp)| !before.contains(&(**place, bp.birth())));
+        let expected = space_of(pool, new.map(|(_, bp)| bp));
+        assert_eq!(written.used, expected.used, "{what}: written since");
+    }
+}
+
+/// What features count is there.
+fn check_counts(test: &TestPool, dirs: &[Arc<DslDir>]) {
+    let (mut lists, mut all) = (0, 0);
+    for dd in dirs {
+        if let Some(head) = test.pool.head_of(dd).unwrap() {
+            let found = test.pool.bookmarks(&head).unwrap().len() as u64;
+            lists += u64::from(found > 0);
+            all += found;
+        }
+    }
+    let features = test.env.features.lock();
+    let count = |guid: &str| features.get(guid).copied().unwrap_or(0);
+    assert_eq!(count(feature::BOOKMARKS), lists);
+    assert_eq!(count(feature::BOOKMARK_V2), all);
+    assert_eq!(count(feature::BOOKMARK_WRITTEN), all);
+}
+
+/// The counts that limits are checked against; where they are kept, they are kept below.
+fn check_below(pool: &Arc<DslPool>, dd: &Arc<DslDir>) {
+    let Some(counts) = pool.counts(dd).unwrap() else {
+        return;
+    };
+    let below = pool.subtree(dd).unwrap();
+    let own = |dd: &Arc<DslDir>| {
+        assert!(pool.counts(dd).unwrap().is_some(), "{}: counts", dd.name());
+        let head = pool.head_of(dd).unwrap().unwrap();
+        pool.snap_entries(&head).unwrap().len() as u64
+    };
+    let expected = Counts {
+        filesystems: below.len() as u64 - 1,
+        snapshots: below.iter().map(own).sum(),
+    };
+    assert_eq!(counts, expected, "{}", dd.name());
+}
+
+/// The txgs of bookmarks that a head's deadlist has keys for: its own, and those of the heads that it branched off
+/// from.
+fn bookmark_keys(pool: &Arc<DslPool>, head: &Arc<DslDataset>) -> BTreeSet<u64> {
+    let mut keys = BTreeSet::new();
+    let (mut dir, mut end) = (head.dir(), head.fields().prev_snap_txg);
+    loop {
+        let at = pool.head_of(&dir).unwrap().unwrap();
+        let found = pool.bookmarks(&at).unwrap().into_iter();
+        keys.extend(found.map(|it| it.createtxg.0).filter(|txg| *txg < end));
+        let origin = dir.fields().origin_obj;
+        if origin == 0 {
+            return keys;
+        }
+        let origin = pool.dataset_by_object(ObjectId(origin)).unwrap();
+        (dir, end) = (origin.dir(), origin.fields().creation_txg);
+    }
+}
+
+/// The keys are 0, the creation txgs of all predecessors but the last, and those of bookmarks before that.
 fn check_keys(pool: &Arc<DslPool>, one: &Seen, keys: &[u64], what: &str) {
     let mut expected = vec![u64::MAX];
     let mut at = one.ds.fields();
@@ -290,7 +403,9 @@ fn check_keys(pool: &Arc<DslPool>, one: &Seen, keys: &[u64], what: &str) {
             "{what}: {keys:x?} {expected:x?}"
         );
     } else {
-        assert_eq!(keys, expected, "{what}: keys");
+        let mut all = bookmark_keys(pool, &one.ds);
+        all.extend(expected);
+        assert!(keys.iter().eq(&all), "{what}: keys {keys:x?}, not {all:x?}");
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Env {
     pub(crate) dspace: Mutex<u64>,
     /// Blocks that an asynchronous destroy frees per txg.
     pub(crate) destroy_budget: Mutex<u64>,
+    /// The blocks of each snapshot that was bookmarked, by guid.
+    pub(crate) bookmarked: Mutex<BTreeMap<u64, Vec<BlkPtrPhys>>>,
 }
 
 const ENABLED: &[&str] = &[
@@ -32,6 +34,8 @@ const ENABLED: &[&str] = &[
     feature::EMPTY_BPOBJ,
     feature::EXTENSIBLE_DATASET,
     feature::BOOKMARKS,
+    feature::BOOKMARK_V2,
+    feature::BOOKMARK_WRITTEN,
     feature::LARGE_BLOCKS,
     feature::LARGE_DNODE,
     feature::SHA512,
@@ -147,6 +151,7 @@ impl TestPool {
             features: Mutex::new(BTreeMap::new()),
             dspace: Mutex::new(64 << 30),
             destroy_budget: Mutex::new(u64::MAX),
+            bookmarked: Mutex::default(),
         });
         let groups = TxGroups::new(Txg::INITIAL, settings());
         let tx = Tx::syncing(Txg::INITIAL);

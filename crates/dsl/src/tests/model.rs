@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base::ErrorKind;
 use proptest::prelude::*;
 
-use super::check::check;
+use super::check::{check, remember};
 use super::harness::TestPool;
 
 /// (object, block) -> byte.
@@ -40,6 +40,14 @@ enum Op {
     Rollback {
         fs: usize,
     },
+    /// Bookmarks the snapshot; `again` also makes a copy.
+    Bookmark {
+        snap: usize,
+        again: bool,
+    },
+    DestroyBookmark {
+        bookmark: usize,
+    },
     DestroyHead {
         fs: usize,
     },
@@ -58,6 +66,9 @@ enum Op {
     },
     Budget {
         blocks: u64,
+    },
+    Limit {
+        fs: usize,
     },
     Sync,
     Reopen,
@@ -79,12 +90,15 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (snap.clone(), fs.clone()).prop_map(|(snap, fs)| Op::Clone { snap, fs }),
         3 => fs.clone().prop_map(|fs| Op::Promote { fs }),
         2 => fs.clone().prop_map(|fs| Op::Rollback { fs }),
+        5 => (snap.clone(), any::<bool>()).prop_map(|(snap, again)| Op::Bookmark { snap, again }),
+        2 => snap.clone().prop_map(|bookmark| Op::DestroyBookmark { bookmark }),
         3 => fs.clone().prop_map(|fs| Op::DestroyHead { fs }),
         6 => (snap, any::<bool>()).prop_map(|(snap, defer)| Op::DestroySnap { snap, defer }),
         2 => (fs.clone(), fs.clone()).prop_map(|(fs, parent)| Op::Rename { fs, parent }),
-        1 => (fs, 0..8u64, any::<bool>())
+        1 => (fs.clone(), 0..8u64, any::<bool>())
             .prop_map(|(fs, megabytes, of_head)| Op::Reserve { fs, megabytes, of_head }),
         1 => (1..60u64).prop_map(|blocks| Op::Budget { blocks }),
+        1 => fs.clone().prop_map(|fs| Op::Limit { fs }),
         2 => Just(Op::Sync),
         1 => Just(Op::Reopen),
         2 => prop::collection::vec((0..6usize, 10..14u64, 0..40u64), 0..6)
@@ -199,6 +213,8 @@ impl Model {
             Op::Clone { snap, fs } => self.clone_snap(*snap, *fs),
             Op::Promote { fs } => self.promote(*fs),
             Op::Rollback { fs } => self.rollback(*fs),
+            Op::Bookmark { snap, again } => self.bookmark(*snap, *again),
+            Op::DestroyBookmark { bookmark } => self.destroy_bookmark(*bookmark),
             Op::DestroyHead { fs } => self.destroy_head(*fs),
             Op::DestroySnap { snap, defer } => self.destroy_snap(*snap, *defer),
             Op::Rename { fs, parent } => self.rename(*fs, *parent),
@@ -215,6 +231,15 @@ impl Model {
                     };
                     let bytes = PropValue::Number(megabytes << 20);
                     self.test.pool.set_prop(&name, prop, bytes).unwrap();
+                }
+            }
+            Op::Limit { fs } => {
+                if let Some(name) = self.head(*fs) {
+                    let limit = PropValue::Number(1000);
+                    self.test
+                        .pool
+                        .set_prop(&name, "snapshot_limit", limit)
+                        .unwrap();
                 }
             }
             Op::Budget { blocks } => *self.test.env.destroy_budget.lock() = *blocks,
@@ -283,6 +308,40 @@ impl Model {
         }
     }
 
+    fn bookmark(&mut self, snap: usize, again: bool) {
+        let snaps = self.snaps();
+        if snaps.is_empty() {
+            return;
+        }
+        let snap = snaps[snap % snaps.len()].clone();
+        let head = snap.split_once('@').unwrap().0.to_owned();
+        let name = format!("{head}#{}", self.fresh('b'));
+        self.test.pool.create_bookmark(&name, &snap).unwrap();
+        remember(&self.test, &snap);
+        if again {
+            let copy = format!("{head}#{}", self.fresh('b'));
+            self.test.pool.create_bookmark(&copy, &name).unwrap();
+        }
+    }
+
+    fn bookmarks(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for head in self.heads() {
+            let ds = self.test.pool.dataset(&head).unwrap();
+            let found = self.test.pool.bookmarks(&ds).unwrap().into_iter();
+            all.extend(found.map(|found| format!("{head}#{}", found.name)));
+        }
+        all
+    }
+
+    fn destroy_bookmark(&mut self, bookmark: usize) {
+        let all = self.bookmarks();
+        if !all.is_empty() {
+            let name = &all[bookmark % all.len()];
+            self.test.pool.destroy_bookmark(name).unwrap();
+        }
+    }
+
     fn promote(&mut self, fs: usize) {
         let Some(name) = self.head(fs) else { return };
         let ds = self.test.pool.dataset(&name).unwrap();
@@ -322,7 +381,11 @@ impl Model {
                 let ds = self.test.pool.dataset(&name).unwrap();
                 let is_clone = self.test.pool.stats(&ds).unwrap().origin.is_some();
                 let none = snaps.is_empty() && !is_clone;
-                let expected = if none {
+                let newer = self.test.pool.bookmarks(&ds).unwrap();
+                let newer = newer.iter().any(|it| it.createtxg > ds.prev_snap_txg());
+                let expected = if newer && !none {
+                    ErrorKind::Exists
+                } else if none {
                     ErrorKind::NotFound
                 } else {
                     ErrorKind::NoSpace
