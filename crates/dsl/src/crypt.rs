@@ -220,15 +220,6 @@ impl DslPool {
         }
     }
 
-    /// Refuses what would write to an encrypted directory, or give its key to another one.
-    pub(crate) fn refuse_encrypted(&self, dir: &Arc<DslDir>, what: &str) -> Result<()> {
-        if dir.key_object().is_none() {
-            return Ok(());
-        }
-        let text = format!("'{}' is encrypted: {what} is not supported yet", dir.name());
-        Err(Error::new(ErrorKind::Unsupported, text))
-    }
-
     /// Refuses to move a directory away from the root whose key it inherits.
     #[doc(alias = "dsl_dir_rename_crypt_check")]
     pub(crate) fn check_root_stays(&self, dir: &Arc<DslDir>, parent: &Arc<DslDir>) -> Result<()> {
@@ -355,6 +346,10 @@ impl DslPool {
     /// DSL_CRYPTO_ROOT_DDOBJ
     pub(crate) fn key_root(&self, object: ObjectId) -> Result<ObjectId> {
         Ok(ObjectId(self.key_number(object, ROOT)?))
+    }
+
+    pub(crate) fn set_key_root(&self, object: ObjectId, root: ObjectId, tx: &Tx) -> Result<()> {
+        self.mos().zap_set(object, ROOT, root.0, tx)
     }
 
     /// A clone has the key of its origin.

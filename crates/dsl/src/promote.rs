@@ -94,7 +94,6 @@ impl DslPool {
         let (checked, name) = (name.to_string(), name.to_string());
         let check = move |pool: &DslPool, tx: &Tx| {
             let promotion = pool.promotion(&checked)?;
-            pool.refuse_encrypted(&pool.find_dataset(&checked)?.dir(), "promoting it")?;
             if tx.is_syncing() {
                 pool.promote_check(&promotion)?;
             }
@@ -157,6 +156,7 @@ impl DslPool {
                 "the clone may not be promoted",
             ));
         }
+        self.check_roots_stay(&clone.dir(), &promotion.origin().dir())?;
         let clone_name = clone.dir().name();
         let mut conflicts = Vec::new();
         for snap in &promotion.shared {
@@ -228,6 +228,7 @@ impl DslPool {
         let origin = promotion.origin().clone();
         let (dir, origin_dir) = (promotion.clone.dir(), origin.dir());
         let old_next = origin.fields().next_snap_obj;
+        self.promote_root(&dir, &origin_dir, tx)?;
         self.turn_branch(promotion, old_next, tx)?;
         self.swap_origins(promotion, &dir, &origin_dir, tx)?;
         let branch_txg = Txg(origin.fields().creation_txg);

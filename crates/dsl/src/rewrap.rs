@@ -27,6 +27,9 @@ use crate::pool::DslPool;
 use crate::space::SpaceCheck;
 use crate::synctask::Verdict;
 
+/// Where the key of an encryption root is found.
+const LOCATION: &str = "keylocation";
+
 /// What becomes of a wrapping key.
 pub enum KeyChange {
     /// The directory gets this one, and is an encryption root from then on.
@@ -40,14 +43,14 @@ pub enum KeyChange {
     Inherit,
 }
 
-/// The keys of one change.
+/// One change of an encryption root.
 struct Rewrap {
     /// The encryption root so far.
     from: ObjectId,
-    old: WrappingKey,
     /// What the new key was made from, and the new root.
     to: Encryption,
-    new: WrappingKey,
+    /// The old and the new key; `None` if it stays the same.
+    keys: Option<(WrappingKey, WrappingKey)>,
     /// Directories that were looked at.
     seen: BTreeSet<ObjectId>,
 }
@@ -126,14 +129,12 @@ impl DslPool {
         let old = self.keystore().wrapping_key(own.root);
         let mut rewrap = Rewrap {
             from: own.root,
-            old: old.ok_or_else(gone)?,
             to,
-            new,
+            keys: Some((old.ok_or_else(gone)?, new.clone())),
             seen: BTreeSet::new(),
         };
         self.rewrap(dir, false, &mut rewrap, tx)?;
-        let Rewrap { to, new, seen, .. } = rewrap;
-        self.keystore_changed(dir.object(), &to, new, &seen);
+        self.keystore_changed(dir.object(), &rewrap.to, new, &rewrap.seen);
         let Some(head) = self.head_of(dir)? else {
             return Ok(());
         };
@@ -141,7 +142,7 @@ impl DslPool {
             KeyChange::New { location, .. } => PropChange::Set(PropValue::Text(location.clone())),
             KeyChange::Inherit => PropChange::Inherit,
         };
-        self.change_prop(&head, "keylocation", &location, tx)
+        self.change_prop(&head, LOCATION, &location, tx)
     }
 
     /// Wraps the keys of a directory, of those below it and of what is below its clones, as far as they are under the
@@ -162,8 +163,10 @@ impl DslPool {
         if !is_under || !change.seen.insert(dir.object()) {
             return Ok(());
         }
-        if !is_clone {
-            self.wrap_again(object, &change.old, &change.to, &change.new, tx)?;
+        match &change.keys {
+            _ if is_clone => {}
+            Some((old, new)) => self.wrap_again(object, old, &change.to, new, tx)?,
+            None => self.set_key_root(object, change.to.root, tx)?,
         }
         for child in self.child_dirs(dir)? {
             self.rewrap(&child, false, change, tx)?;
@@ -176,5 +179,71 @@ impl DslPool {
             }
         }
         Ok(())
+    }
+
+    /// Refuses to promote a clone if another encryption root would be above what its origin was taken of.
+    #[doc(alias = "dsl_dataset_promote_crypt_check")]
+    pub(crate) fn check_roots_stay(
+        &self,
+        target: &Arc<DslDir>,
+        origin: &Arc<DslDir>,
+    ) -> Result<()> {
+        let root = self.encryption(origin)?.map(|it| it.root);
+        let is_moved = root == Some(origin.object());
+        if root.is_none() || is_moved || self.is_clone(&origin.fields()) {
+            return Ok(());
+        }
+        let above = |dir: &Arc<DslDir>| -> Result<_> {
+            let parent = dir.parent().map(|parent| self.encryption(&parent));
+            Ok(parent.transpose()?.flatten().map(|it| it.root))
+        };
+        let (of_origin, of_target) = (above(origin)?, above(target)?);
+        if of_origin.is_none() || of_origin != of_target {
+            let text = format!(
+                "'{}' would have another encryption root: change its key first",
+                origin.name()
+            );
+            return Err(Error::new(ErrorKind::Permission, text));
+        }
+        Ok(())
+    }
+
+    /// Makes a clone that is being promoted the encryption root, if its origin is of one.
+    #[doc(alias = "dsl_dataset_promote_crypt_sync")]
+    pub(crate) fn promote_root(
+        &self,
+        target: &Arc<DslDir>,
+        origin: &Arc<DslDir>,
+        tx: &Tx,
+    ) -> Result<()> {
+        let encryption = self.encryption(origin)?;
+        let is_root = |it: &Encryption| it.root == origin.object();
+        let Some(encryption) = encryption.filter(is_root) else {
+            return Ok(());
+        };
+        if self.is_clone(&origin.fields()) {
+            return Ok(());
+        }
+        let to = Encryption {
+            root: target.object(),
+            ..encryption
+        };
+        let mut change = Rewrap {
+            from: origin.object(),
+            to,
+            keys: None,
+            seen: BTreeSet::new(),
+        };
+        self.rewrap(origin, false, &mut change, tx)?;
+        if let Some(key) = self.keystore().wrapping_key(origin.object()) {
+            self.keystore_changed(origin.object(), &change.to, key, &change.seen);
+        }
+        let (Some(head), Some(other)) = (self.head_of(target)?, self.head_of(origin)?) else {
+            return Ok(());
+        };
+        if let Some(location) = self.find_prop(&other, LOCATION)? {
+            self.change_prop(&head, LOCATION, &PropChange::Set(location.value), tx)?;
+        }
+        self.change_prop(&other, LOCATION, &PropChange::Inherit, tx)
     }
 }

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::Result;
+use dsl::DslPool;
 use phys::PropValue;
 use spa::Spa;
 use zpl::Filesystem;
 use zpl::mount::{Mount, mount};
 
 use crate::Dice;
+use crate::keys;
 use crate::memfs::MemFs;
 use crate::pair::compare;
 use crate::pool;
@@ -67,9 +69,9 @@ impl Session {
     /// When it cannot be mounted.
     pub fn mount(&mut self, name: &str) -> &Mount {
         let dsl = self.spa.parts().dsl();
-        self.mounts
-            .entry(name.to_owned())
-            .or_insert_with(|| mount(dsl, name, false).unwrap_or_else(|e| panic!("{name}: {e}")))
+        self.mounts.entry(name.to_owned()).or_insert_with(|| {
+            mount_with_key(dsl, name, false).unwrap_or_else(|e| panic!("{name}: {e}"))
+        })
     }
 
     /// A file system, if it is mounted.
@@ -109,7 +111,12 @@ impl Filesystems {
             return Ok(());
         }
         let name = self.fresh(&session.spa, "fs");
-        pool::create_fs(&session.spa, &name, &any_props(dice))?;
+        let new = pool::new_fs(&name, &any_props(dice));
+        let dsl = session.spa.parts().dsl();
+        match dice.once_in(3) {
+            true => dsl.create_encrypted(new, keys::any_root(dice)?)?,
+            false => dsl.create_dataset(new)?,
+        }
         let root = session.mount(&name).root();
         let head = Head {
             fs: MemFs::new(root),
@@ -131,6 +138,21 @@ impl Filesystems {
             dsl.set_prop(name, prop, PropValue::Number(value))?;
         }
         Ok(())
+    }
+
+    /// Gives it another key and perhaps unloads that, if it has a key of its own; returns whether it has.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub(crate) fn change_key(
+        &mut self,
+        session: &mut Session,
+        name: &str,
+        dice: &mut Dice,
+    ) -> Result<bool> {
+        session.mounts.remove(name);
+        self.head_mut(name).fs.forget_holds();
+        keys::change(session.spa.parts().dsl(), name, dice)
     }
 
     /// Takes a snapshot, unless there are `SNAPSHOTS_MAX` already.
@@ -277,6 +299,7 @@ impl Filesystems {
         }
         head.fs.forget_holds();
         session.mounts.remove(name);
+        keys::load(session.spa.parts().dsl(), name)?;
         session.spa.parts().dsl().rollback(name, None, 0)?;
         head.fs = fs;
         Ok(())
@@ -385,7 +408,7 @@ impl Filesystems {
         for (name, head) in &self.heads {
             for (snap, fs) in &head.snapshots {
                 let full = format!("{name}@{snap}");
-                let there = mount(session.spa.parts().dsl(), &full, true);
+                let there = mount_with_key(session.spa.parts().dsl(), &full, true);
                 compare(&there.unwrap_or_else(|e| panic!("{full}: {e}")), fs);
             }
         }
@@ -405,6 +428,12 @@ impl Filesystems {
         pool::assert_clean(&session.spa);
         session.spa.export()
     }
+}
+
+/// Mounts a file system or snapshot; its key is loaded if it needs one.
+fn mount_with_key(dsl: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
+    keys::load(dsl, name)?;
+    mount(dsl, name, readonly)
 }
 
 /// The bookmarks of snapshots after this one.

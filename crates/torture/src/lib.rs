@@ -6,6 +6,7 @@ pub mod files;
 pub mod filesystems;
 pub mod golden;
 pub mod hostile;
+mod keys;
 pub mod memfs;
 pub mod model;
 pub mod pair;

@@ -190,17 +190,21 @@ pub fn images(folder: &Path, count: usize, bytes: u64) -> Vec<Arc<dyn Provider>>
 /// # Errors
 /// Those of [`dsl::DslPool::create_dataset`].
 pub fn create_fs(spa: &Spa, name: &str, props: &[(&str, u64)]) -> Result<()> {
+    spa.parts().dsl().create_dataset(new_fs(name, props))
+}
+
+/// A file system with these properties, to be created.
+pub(crate) fn new_fs(name: &str, props: &[(&str, u64)]) -> dsl::NewDataset {
     let props = props
         .iter()
         .map(|(n, v)| ((*n).to_owned(), phys::PropValue::Number(*v)));
-    spa.parts().dsl().create_dataset(dsl::NewDataset {
+    dsl::NewDataset {
         name: name.into(),
         type_: phys::ObjsetType::Zfs,
         flags: 0,
         props: props.collect(),
         init: zpl::mount::init(zpl::NewFilesystem::default(), true),
-    })?;
-    Ok(())
+    }
 }
 
 /// Opens the only pool on these devices.

@@ -200,10 +200,6 @@ fn encrypted_data_sets_are_administered_without_a_key() {
     dsl.clone_dataset("tank/cloned", "tank/aes-256-gcm@one", Vec::new())
         .unwrap();
     dsl.destroy_head("tank/cloned").unwrap();
-    refused(
-        dsl.promote("tank/aes-256-gcm/clone"),
-        ErrorKind::Unsupported,
-    );
     let rolled_back = dsl.rollback("tank/aes-256-gcm", None, 0);
     refused(rolled_back, ErrorKind::NoKey);
     // A bookmark needs no key, and has the number of the snapshot's set of IVs.
@@ -241,6 +237,65 @@ fn encrypted_data_sets_are_administered_without_a_key() {
         spa.feature(phys::feature::ENCRYPTION),
         spa::FeatureState::Active
     );
+}
+
+/// The clone of an encryption root becomes the root of all that has its key from it, with and without the key.
+#[test]
+fn a_promoted_clone_is_the_encryption_root() {
+    let devices = [golden(NAME)];
+    for has_key in [false, true] {
+        let spa = pool::open(&devices, false).unwrap();
+        let dsl = spa.parts().dsl();
+        let (old, new) = match has_key {
+            false => ("tank/aes-256-gcm", "tank/aes-256-gcm/clone"),
+            true => ("tank/aes-128-gcm", "tank/promoted"),
+        };
+        if has_key {
+            load(&spa, old, HEX).unwrap();
+            pool::write_file(&spa, old, "first", b"first");
+            dsl.snapshot(&["tank/aes-128-gcm@now"], Vec::new()).unwrap();
+            dsl.clone_dataset(new, "tank/aes-128-gcm@now", Vec::new())
+                .unwrap();
+            pool::create_fs(&spa, "tank/promoted/below", &[]).unwrap();
+            pool::write_file(&spa, "tank/promoted/below", "file", b"below");
+        }
+        let below = match has_key {
+            false => "tank/aes-256-gcm/child",
+            true => "tank/aes-128-gcm/large",
+        };
+        let location = dsl.prop(&dsl.dataset(old).unwrap(), "keylocation").unwrap();
+        assert!(location.is_some());
+        dsl.promote(new).unwrap();
+        for name in [old, new, below] {
+            let encryption = dsl.encryption(&dsl.dir(name).unwrap()).unwrap().unwrap();
+            assert_eq!(dsl.encryption_root(&encryption).unwrap(), new, "{name}");
+            assert_eq!(encryption.is_available, has_key, "{name}");
+        }
+        let moved = dsl.prop(&dsl.dataset(new).unwrap(), "keylocation").unwrap();
+        assert_eq!(moved.map(|it| it.value), location.map(|it| it.value));
+        assert_eq!(
+            dsl.prop(&dsl.dataset(old).unwrap(), "keylocation").unwrap(),
+            None
+        );
+        if has_key {
+            check(&spa, below, 21, &[]);
+            dsl.unload_key(new).unwrap();
+        }
+        pool::assert_clean(&spa);
+        spa.export().unwrap();
+        drop(spa);
+        pool::verify_with_zdb(&devices, "tank");
+
+        let spa = pool::open(&devices, false).unwrap();
+        let given = if has_key { HEX } else { PASSPHRASE };
+        load(&spa, old, given).unwrap_err();
+        load(&spa, new, given).unwrap();
+        match has_key {
+            false => check(&spa, below, 20, &[]),
+            true => check(&spa, below, 21, &[]),
+        }
+        spa.export().unwrap();
+    }
 }
 
 #[test]

@@ -83,6 +83,12 @@ pub(super) const KINDS: &[Kind] = &[
             world.set_props(session, name, dice).map(|()| true)
         })
     }),
+    // The key of an encryption root is changed, and perhaps unloaded.
+    Kind::new("key", 14, |bench, step| {
+        bench.change_unmounted(step, |world, session, name, dice| {
+            world.change_key(session, name, dice)
+        })
+    }),
     // A limit on, or a claim to space; or none any more.
     Kind::new("quota", 16, |bench, step| {
         bench.change(step, |_, session, name, dice| {
