@@ -3,8 +3,8 @@
 //! # What it is
 //! The cache of an emulated machine may be several times as large as what it may take of this computer's memory.
 //! What programs write over and over compresses to a few bytes. So a block that was cached is kept as it is until
-//! [`FRESH_BYTES_MAX`] of others have come after it, and is then packed if that is worth it; when it is found again, it is
-//! unpacked and fresh once more. [`Room`] counts what all of it takes.
+//! [`FRESH_BYTES_MAX`] of others have come after it, and is then packed if that is worth it; when it is found again,
+//! it is unpacked and fresh once more. [`Room`] counts what all of it takes.
 //!
 //! # Invariants
 //! 1. Without a bound nothing is packed.

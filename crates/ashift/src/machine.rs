@@ -5,4 +5,4 @@ mod fault;
 mod mount;
 mod up;
 
-pub(crate) use command::MACHINE;
+pub(crate) use command::{MACHINE, memory_line};

@@ -118,6 +118,20 @@ fn a_mirror_on_512e_drives_is_as_slow_and_as_fast_as_published() {
 }
 
 #[test]
+fn the_machines_of_an_experiment_have_its_memory() {
+    let bench = Bench::new();
+    let run =
+        "lab run -j --case raw --set count=20 --keep machines --report page.html bonnie-on-512e";
+    let outcome = json(&bench.ok(run));
+    assert_eq!(outcome["cases"][0]["name"], "raw");
+    let memory =
+        "memory 8G: 1.67G of cache for each pool, 1G of dirty data, a txg at least every 30 s";
+    assert!(bench.ok("machine show machines/01-raw").contains(memory));
+    let page = fs::read_to_string(bench.path("page.html")).unwrap();
+    assert!(page.contains(memory), "{page}");
+}
+
+#[test]
 fn phybs_finds_the_sectors_that_the_drive_hides() {
     let bench = Bench::new();
     let outcome = json(&bench.ok("lab run -j phybs-512e"));

@@ -1,8 +1,8 @@
 //! Emulated drives: mechanics, caches, read-modify-write, faults.
 //!
 //! # What it is
-//! [`Emulated`] is a drive as a `geom::Provider`: real bytes in a sparse file, packed where they repeat, and for each command
-//! the time that a drive of its [`Profile`] would take. [`timing`] is the model behind that, without
+//! [`Emulated`] is a drive as a `geom::Provider`: real bytes in a sparse file, packed where they repeat, and
+//! for each command the time that a drive of its [`Profile`] would take. [`timing`] is the model behind that, without
 //! any bytes; [`identify`] is what a drive reports about itself.
 
 pub mod emulated;

@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //! `filesystem_limit` and `snapshot_limit` are checked against counts that are kept from the first limit on, in each
-//! directory where one was set and below it. The limits bind those who may not change them. Whoever runs this program
+//! directory where one was set and below it. The limits bind those who may not change them. A user of this program
 //! has the disks, and may: limits are stored, and counts kept up for other systems, but nothing is refused here.
 //!
 //! # On disk

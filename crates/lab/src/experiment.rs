@@ -6,6 +6,7 @@
 //! about = "Why one would care."
 //! seed = 1
 //! host = "freebsd-9"                # host profile whose processor time is charged; `none`: free
+//! memory = "8G"                     # of the machines, if caches are to be as large as theirs were
 //!
 //! [source]                          # left out for predictions
 //! title = "A write-up"
@@ -228,6 +229,8 @@ pub struct Experiment {
     pub seed: u64,
     /// The profile of the host whose processor time is charged.
     pub host: String,
+    /// The memory of the machines, if that is a figure of them.
+    pub memory: Option<String>,
     /// Values that can be set, with their defaults.
     pub parameters: Parameters,
     /// Values that must be given, and what they are.
@@ -258,6 +261,8 @@ struct File {
     seed: u64,
     #[serde(default = "no_host")]
     host: String,
+    #[serde(default)]
+    memory: Option<String>,
     #[serde(default)]
     parameters: BTreeMap<String, Scalar>,
     #[serde(default)]
@@ -301,6 +306,10 @@ const BUILTIN: &[(&str, &str)] = &[
     ),
     ("phybs-512e", include_str!("../experiments/phybs-512e.toml")),
     ("alignment", include_str!("../experiments/alignment.toml")),
+    (
+        "bonnie-on-512e",
+        include_str!("../experiments/bonnie-on-512e.toml"),
+    ),
     (
         "sector-size-sweep",
         include_str!("../experiments/sector-size-sweep.toml"),
@@ -357,6 +366,7 @@ impl Experiment {
             source: file.source,
             seed: file.seed,
             host: file.host,
+            memory: file.memory,
             parameters: Parameters::new(file.parameters),
             required: file.required,
             sweep: Sweep::new(file.sweep),

@@ -163,6 +163,7 @@ fn run_case(
         drives: drives.map_err(at_case)?,
         seed: experiment.seed,
         host: experiment.host.clone(),
+        memory: experiment.memory.clone(),
     };
     shell.create(machine, &plan).map_err(at_case)?;
     let mut ran = Vec::new();

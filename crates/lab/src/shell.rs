@@ -28,6 +28,8 @@ pub struct MachinePlan {
     pub seed: u64,
     /// The host profile whose processor time is charged.
     pub host: String,
+    /// The memory of the machine, if that is a figure of it.
+    pub memory: Option<String>,
 }
 
 /// Creates machines and runs commands on them. Different machines may be used in parallel.

@@ -244,7 +244,7 @@ impl Description {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for what is not a size, or not one of a memory.
-    pub fn set_memory(&mut self, size: &str) -> Result<()> {
+    pub(crate) fn set_memory(&mut self, size: &str) -> Result<()> {
         self.edit(|document| {
             document.insert("memory", value(size));
             Ok(())
@@ -492,7 +492,7 @@ fn memory(given: Spanned<Size>, text: &str) -> Result<u64> {
         .map_err(|e| complaint(text, at, &e.to_string()))
 }
 
-/// Less than the first is no computer of these times; more than the second has not been built.
+/// No computer of these times has less than the first, and none more than the second.
 fn check_memory(bytes: u64) -> Result<u64> {
     if (256 << 20..=1 << 48).contains(&bytes) {
         return Ok(bytes);

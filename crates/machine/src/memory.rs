@@ -48,7 +48,7 @@ const ARC_REAL_BYTES: u64 = 512 << 20;
 const GIB: u64 = 1 << 30;
 
 impl Zfs {
-    /// What it makes of so much memory.
+    /// What it makes of a memory of that size.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Memory {
         let kernel_bytes = match self {

@@ -306,7 +306,10 @@ impl Feature {
             "blake3" | "block_cloning" | "head_errlog" | "vdev_zaps_v2" | "zilsaxattr" => {
                 Release::V2_2
             }
-            "fast_dedup" | "large_microzap" | "longname" | "raidz_expansion"
+            "fast_dedup"
+            | "large_microzap"
+            | "longname"
+            | "raidz_expansion"
             | "redaction_list_spill" => Release::V2_3,
             "block_cloning_endian" | "dynamic_gang_header" | "physical_rewrite" => Release::V2_4,
             "draid_failure_domains" => Release::Unreleased,

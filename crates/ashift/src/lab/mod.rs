@@ -41,7 +41,7 @@ report  one page of HTML about the last runs
   --sweep        runs every combination of these values
   --data DIR     the same as --set data=DIR
   --case NAME    only this case (again for more)
-  --host NAME    whose processor time is charged: none, modern, freebsd-9
+  --host NAME    whose processor time is charged: none, modern, freebsd-8, -9, -13
   --jobs N       machines at a time (default: one for each processor)
   --keep DIR     leaves the machines in DIR, for `ashift -m DIR/01-…`
   --report FILE  the page about this run
@@ -225,7 +225,7 @@ fn run_experiment(args: &[String]) -> Outcome {
         folder: folder.path().to_owned(),
         jobs: options.jobs,
         again: options.again(),
-        host: host.describe(),
+        host: described(&host, experiment.memory.as_deref())?,
     };
     let outcome = lab::run::run(&experiment, &Children, &lab_options, &progress);
     bar.finish_and_clear();
@@ -236,6 +236,19 @@ fn run_experiment(args: &[String]) -> Outcome {
             Err(error.into())
         }
     }
+}
+
+/// The host for the report, with what its ZFS makes of the machine's memory.
+fn described(host: &HostProfile, memory: Option<&str>) -> Result<String> {
+    let Some(memory) = memory else {
+        return Ok(host.describe());
+    };
+    let memory = host.zfs.memory(machine::parse_size(memory)?);
+    Ok(format!(
+        "{}; {}",
+        host.describe(),
+        crate::machine::memory_line(&memory)
+    ))
 }
 
 fn tell(options: &RunOptions, outcome: &lab::Outcome) -> Result<()> {

@@ -47,7 +47,7 @@ impl Shell for Children {
         let new = machine::NewMachine {
             seed: plan.seed,
             host: Some(plan.host.clone()),
-            memory: None,
+            memory: plan.memory.clone(),
             drives: drives.collect::<Result<Vec<_>>>()?,
         };
         machine::Machine::create(machine, &new).map(drop)

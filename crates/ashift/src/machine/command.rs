@@ -453,7 +453,7 @@ fn text_of(world: &World, folder: &str) -> Result<String> {
 }
 
 /// `memory 8G: 7G of cache, 819M of dirty data, a txg every 5 s`
-fn memory_line(memory: &Memory) -> String {
+pub(crate) fn memory_line(memory: &Memory) -> String {
     let size = admin::number::nice_bytes;
     let dirty = match memory.dirty_data_max_bytes() {
         here if here < memory.dirty_data_there_bytes => {

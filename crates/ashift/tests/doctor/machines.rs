@@ -88,3 +88,23 @@ fn two_sides_of_a_mirror_on_one_disk_are_no_mirror() {
     run("zpool export tank");
     expect(&bench, "ada0", 4, &found);
 }
+
+#[test]
+fn a_disk_that_moves_from_a_bridge_to_sata_and_back_is_told() {
+    let bench = Bench::new(&[]);
+    let run = |line: &str| bench.ok(&format!("-m {{dir}}/m {line}"));
+    run("machine create --seed 7 ada0=wd160edgz-usb,size=200MB");
+    run("gpart create -s gpt ada0");
+    run("gpart add -t freebsd-zfs -a 4K -l d ada0");
+    run("zpool create tank gpt/d");
+    run("zpool export tank");
+    expect(&bench, "", 0, &[]);
+    // The bridge has kept 65,536 sectors for itself, and the backup of the table is before them.
+    run("machine move ada0=sata");
+    expect(&bench, "", 3, &["warning gpt-backup-displaced ada0"]);
+    run("gpart recover ada0");
+    expect(&bench, "", 0, &[]);
+    run("machine move ada0=usb");
+    expect(&bench, "", 4, &["critical gpt-disk-shrunk ada0"]);
+    run("zpool import tank");
+}

@@ -28,7 +28,7 @@
 //! seen, and the write was not promised yet.
 //!
 //! A log that has become twice as long as what is needed of it is copied to a new one, which takes its name: records
-//! of which a part is left, in their order, and what hides those of their bytes that were overwritten in the media file.
+//! of which a part is left, in their order, and what hides those of their bytes that the media file has by now.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -39,7 +39,7 @@ impl Life {
         left as usize / self.unit * self.unit
     }
 
-    /// Whether it does one more thing that is no write.
+    /// Whether it does one more thing other than a write.
     pub(super) fn lives(&self) -> bool {
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(1), Ordering::Relaxed);
