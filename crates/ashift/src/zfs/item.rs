@@ -294,20 +294,21 @@ impl<'a> Reader<'a> {
                 None => return None,
             },
             "keyguid" => self.encryption.as_ref()?.key_guid,
-            "filesystem_count" if stats.counts.is_some() => stats.counts?.filesystems,
-            "snapshot_count" if stats.counts.is_some() => stats.counts?.snapshots,
-            // Not counted unless there is a limit.
-            "filesystem_count" | "snapshot_count" => {
-                return Some(Prop::new(
-                    name,
-                    PropValue::Number(u64::MAX),
-                    Source::Default,
-                ));
-            }
+            "filesystem_count" | "snapshot_count" => return Some(self.count_for_limit(name)),
             "snapshots_changed" if stats.snapshots_changed != 0 => stats.snapshots_changed,
             _ => return self.computed_text(name),
         };
         Some(Prop::number(name, number))
+    }
+
+    /// What is counted below a data set since it got a limit.
+    fn count_for_limit(&self, name: &str) -> Prop {
+        let (number, source) = match &self.stats.counts {
+            Some(counts) if name == "filesystem_count" => (counts.filesystems, Source::Local),
+            Some(counts) => (counts.snapshots, Source::Local),
+            None => (u64::MAX, Source::Default),
+        };
+        Prop::new(name, PropValue::Number(number), source)
     }
 
     fn computed_text(&self, name: &str) -> Option<Prop> {
