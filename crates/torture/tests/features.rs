@@ -124,7 +124,7 @@ fn check_reads(spa: &Spa) {
     let fs = mount(dsl, "tank/long", true).unwrap();
     let name = long_name();
     let mut text = [0; 16];
-    let below = fs.resolve(&format!("dir{name}/{name}")).unwrap();
+    let below = fs.resolve(format!("dir{name}/{name}")).unwrap();
     let length = fs.read(below, 0, &mut text).unwrap();
     assert_eq!(&text[..length], b"below\n");
     let fs = mount(dsl, "tank/large", true).unwrap();

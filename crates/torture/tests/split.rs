@@ -9,7 +9,7 @@ use base::{ErrorKind, Guid, Result};
 use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use ram::Memory;
-use spa::{ImportOptions, Spa};
+use spa::{ImportOptions, NewName, Spa};
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -85,7 +85,10 @@ fn open(found: FoundPool, readonly: bool) -> Result<Spa> {
 fn options(found: FoundPool, readonly: bool) -> ImportOptions {
     ImportOptions {
         found,
-        new_name: Some("tank".to_owned()),
+        new_name: Some(NewName {
+            name: "tank".to_owned(),
+            is_temporary: false,
+        }),
         readonly,
         max_txg: None,
         force: false,
@@ -395,7 +398,10 @@ fn rewound_pool(disks: &[Arc<dyn Provider>]) {
     // By its own name again.
     let options = options(find(disks, "tank").unwrap(), false);
     let spa = Spa::import(ImportOptions {
-        new_name: Some("back".to_owned()),
+        new_name: Some(NewName {
+            name: "back".to_owned(),
+            is_temporary: false,
+        }),
         ..options
     });
     spa.unwrap().export().unwrap();
