@@ -43,6 +43,7 @@ const COUNTED: [&str; 17] = [
     "blake3",
     "redaction_list_spill",
     "longname",
+    "large_microzap",
 ];
 
 /// Counts the users of features that are counted by dataset, and of some others.
