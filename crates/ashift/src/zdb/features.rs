@@ -25,7 +25,7 @@ use super::text::Printer;
 /// The exit status when counts differ.
 const MISMATCH: u8 = 2;
 /// Features that count datasets, bookmarks or clones, in OpenZFS's order (`spa_feature_t`).
-const COUNTED: [&str; 17] = [
+const COUNTED: [&str; 18] = [
     "large_blocks",
     "large_dnode",
     "sha512",
