@@ -74,17 +74,7 @@ pub fn host_profiles() -> Vec<HostProfile> {
         name: "freebsd-9",
         about: "FreeBSD 9 on a plain computer of 2007: one core of 2 GHz, AES in software, both \
                 drives on one PCI bus",
-        processor: Processor::new(1)
-            .with(Work::Command, 15_000_000)
-            .with(Work::SystemCall, 1_000_000)
-            .with(Work::Copy, 800)
-            .with(Work::Fletcher, 1_000)
-            .with(Work::Digest, 15_000)
-            .with(Work::Compress, 7_000)
-            .with(Work::Decompress, 3_000)
-            .with(Work::CipherSector, 2_000_000)
-            .with(Work::Cipher, 13_000)
-            .with(Work::Transfer, 8_000),
+        processor: of_2_ghz(1).with(Work::Transfer, 8_000),
         io_threads: 10,
         aggregation_limit_bytes: 128 << 10,
         dirty_data_max_bytes: 128 << 20,
@@ -96,16 +86,7 @@ pub fn host_profiles() -> Vec<HostProfile> {
         name: "freebsd-8",
         about: "FreeBSD 8 on a computer of 2009: two cores of 2 GHz, AES in software, each drive on a port of \
                 its own",
-        processor: Processor::new(2)
-            .with(Work::Command, 15_000_000)
-            .with(Work::SystemCall, 1_000_000)
-            .with(Work::Copy, 800)
-            .with(Work::Fletcher, 1_000)
-            .with(Work::Digest, 15_000)
-            .with(Work::Compress, 7_000)
-            .with(Work::Decompress, 3_000)
-            .with(Work::CipherSector, 2_000_000)
-            .with(Work::Cipher, 13_000),
+        processor: of_2_ghz(2),
         zfs: Zfs::FreeBsd8,
         ..freebsd_9
     };
@@ -116,6 +97,20 @@ pub fn host_profiles() -> Vec<HostProfile> {
         ..modern
     };
     vec![now, modern, freebsd_8, freebsd_9, freebsd_13]
+}
+
+/// Cores of 2 GHz of 2007 to 2009, without instructions for AES.
+fn of_2_ghz(cores: u32) -> Processor {
+    Processor::new(cores)
+        .with(Work::Command, 15_000_000)
+        .with(Work::SystemCall, 1_000_000)
+        .with(Work::Copy, 800)
+        .with(Work::Fletcher, 1_000)
+        .with(Work::Digest, 15_000)
+        .with(Work::Compress, 7_000)
+        .with(Work::Decompress, 3_000)
+        .with(Work::CipherSector, 2_000_000)
+        .with(Work::Cipher, 13_000)
 }
 
 impl HostProfile {

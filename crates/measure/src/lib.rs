@@ -15,6 +15,7 @@
 pub mod dd;
 pub mod direct;
 pub mod diskmark;
+mod ends;
 pub mod number;
 pub mod phybs;
 pub mod replay;

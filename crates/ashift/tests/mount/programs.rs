@@ -64,10 +64,9 @@ fn fsx_finds_nothing() {
         .arg(tree.path("f"))
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = (text(&output.stdout), text(&output.stderr));
+    let status = output.status;
+    assert!(status.success(), "{status}\n{}{}", said.0, said.1);
     tree.end().assert_clean("tank");
 }

@@ -22,12 +22,12 @@
 mod report;
 
 use rt::SeededRandom;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::{BlockBuf, Buf, Error, ErrorKind, Result};
 use geom::{Bio, BioOp, Provider};
-use rt::{Condvar, Mutex};
+
+use crate::ends::Ends;
 
 pub use report::Report;
 
@@ -302,24 +302,6 @@ struct Ended {
     result: Result<()>,
 }
 
-#[derive(Default)]
-struct Ends {
-    list: Mutex<VecDeque<Ended>>,
-    one_more: Condvar,
-}
-
-impl Ends {
-    fn next(&self) -> Ended {
-        let mut list = self.list.lock();
-        loop {
-            if let Some(ended) = list.pop_front() {
-                return ended;
-            }
-            self.one_more.wait(&mut list);
-        }
-    }
-}
-
 /// One run of a test.
 struct Load<'a> {
     provider: &'a dyn Provider,
@@ -330,7 +312,7 @@ struct Load<'a> {
     blocks: u64,
     places: SeededRandom,
     next_block: u64,
-    ends: Arc<Ends>,
+    ends: Arc<Ends<Ended>>,
 }
 
 impl Load<'_> {
@@ -358,8 +340,7 @@ impl Load<'_> {
                     ended_ns: rt::now_ns(),
                     result: result.map(drop),
                 };
-                ends.list.lock().push_back(ended);
-                ends.one_more.notify_one();
+                ends.push(ended);
             }),
         });
     }

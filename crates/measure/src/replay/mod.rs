@@ -15,12 +15,12 @@ mod trace;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::{BlockBuf, Error, Result};
 use geom::{Bio, BioOp, Provider};
-use rt::{Condvar, Mutex};
+
+use crate::ends::Ends;
 
 pub use report::{Latencies, Replayed};
 pub use trace::{Kind, Traced, parse};
@@ -40,28 +40,6 @@ struct Ended {
     latency_ns: u64,
     bytes: u64,
     result: Result<()>,
-}
-
-#[derive(Default)]
-struct Ends {
-    list: Mutex<VecDeque<Ended>>,
-    one_more: Condvar,
-}
-
-impl Ends {
-    fn next(&self) -> Ended {
-        let mut list = self.list.lock();
-        loop {
-            if let Some(ended) = list.pop_front() {
-                return ended;
-            }
-            self.one_more.wait(&mut list);
-        }
-    }
-
-    fn take(&self) -> Option<Ended> {
-        self.list.lock().pop_front()
-    }
 }
 
 /// Refuses commands that the device cannot take.
@@ -136,7 +114,7 @@ pub fn run(
 
 struct Issuer<'p> {
     provider: &'p dyn Provider,
-    ends: Arc<Ends>,
+    ends: Arc<Ends<Ended>>,
     in_flight: usize,
     replayed: Replayed,
     failed: Option<Error>,
@@ -168,8 +146,7 @@ impl Issuer<'_> {
                 bytes,
                 result: result.map(drop),
             };
-            ends.list.lock().push_back(ended);
-            ends.one_more.notify_one();
+            ends.push(ended);
         };
         self.provider.submit(Bio {
             op,
