@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::Result;
+use base::{ErrorKind, Result};
 use dsl::DslPool;
 use phys::PropValue;
 use spa::Spa;
@@ -299,8 +299,18 @@ impl Filesystems {
         }
         head.fs.forget_holds();
         session.mounts.remove(name);
-        keys::load(session.spa.parts().dsl(), name)?;
-        session.spa.parts().dsl().rollback(name, None, 0)?;
+        let dsl = session.spa.parts().dsl();
+        keys::load(dsl, name)?;
+        match dsl.rollback(name, None, 0) {
+            Err(e) if e.kind() == ErrorKind::Quota => {
+                let quota = dsl.prop(&dsl.dataset(name)?, "refquota")?;
+                let quota = quota.and_then(|quota| quota.value.as_number());
+                let snapshot = dsl.dataset(&format!("{name}@{snap}"))?.fields();
+                assert!(quota.is_some_and(|quota| snapshot.referenced_bytes > quota));
+                return Ok(());
+            }
+            done => done?,
+        }
         head.fs = fs;
         Ok(())
     }
