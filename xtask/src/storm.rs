@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// So long, unless told otherwise; the last script may take some more.
 const SECONDS: u32 = 90;
 /// Simulated hours of each script.
-const HOURS: &str = "0.25";
+const HOURS: &str = "1";
 
 /// `cargo xtask storm [SECONDS]`.
 pub(crate) fn command(args: &[String]) -> Result<(), String> {

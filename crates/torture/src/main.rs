@@ -92,7 +92,10 @@ fn storm(args: &Args) -> Result<(), String> {
     let mut total = Totals::default();
     for seed in first.. {
         println!("storm: --seed {seed} --hours {}", args.hours);
-        total.add(&run_one(&plan(seed, args.hours), args)?);
+        // Idling is a part of the time that a script takes.
+        let mut script = plan(seed, args.hours);
+        script.end_ms = Some((args.hours * 3_600_000.0) as u64);
+        total.add(&run_one(&script, args)?);
         if end.is_none_or(|end| Instant::now() >= end) {
             break;
         }
@@ -108,7 +111,7 @@ fn run_one(script: &Script, args: &Args) -> Result<Report, String> {
         Ok(report) => {
             println!(
                 "storm: {} steps on {} pools, {:.2} h simulated in {:.1} s, digest {:016x}",
-                script.steps.len(),
+                report.steps,
                 script.pools.len(),
                 hours(report.simulated_ns),
                 began.elapsed().as_secs_f64(),

@@ -25,6 +25,7 @@ pub fn plan(seed: u64, hours: f64) -> Script {
     Script {
         seed,
         mistake: None,
+        end_ms: None,
         pools,
         steps,
     }

@@ -24,6 +24,8 @@ pub struct Count {
 pub struct Report {
     /// Hash of all times and of everything that reached the disks: the same for the same script.
     pub digest: u64,
+    /// How many steps were carried out.
+    pub steps: usize,
     /// How long it took, in simulated nanoseconds.
     pub simulated_ns: u64,
     /// How often there was each act.
@@ -35,7 +37,7 @@ pub struct Report {
 /// What was wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Index of the failed step; the number of steps if the failure came after the last one.
+    /// Index of the failed step; the number of steps of the script if the failure came after the last one.
     pub step: usize,
     /// The message of the panic.
     pub message: String,
@@ -77,8 +79,16 @@ fn carry_out(script: &Script, at: &AtomicUsize) -> Report {
         .collect();
     let mut counts: BTreeMap<Act, Count> = Act::all().map(|act| (act, Count::default())).collect();
     let mut digest = Digest(script.seed);
+    let mut steps = 0;
     for (n, step) in script.steps.iter().enumerate() {
         at.store(n, Ordering::SeqCst);
+        if script
+            .end_ms
+            .is_some_and(|end| rt::now_ns() >= end * 1_000_000)
+        {
+            break;
+        }
+        steps += 1;
         let pool = (step.pool % benches.len() as u64) as usize;
         let is_done = benches[pool].act(step);
         let count = counts.entry(step.act).or_default();
@@ -91,6 +101,7 @@ fn carry_out(script: &Script, at: &AtomicUsize) -> Report {
     digest.add(rt::now_ns());
     Report {
         digest: digest.0,
+        steps,
         simulated_ns: rt::now_ns(),
         counts,
         pools,

@@ -1,4 +1,4 @@
-//! A script as text: `seed`, `mistake` and `pool` lines, then one line for each step.
+//! A script as text: `seed`, `mistake`, `end_ms` and `pool` lines, then one line for each step.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +13,8 @@ pub struct Script {
     pub seed: u64,
     /// A mistake made on purpose, which the run must detect.
     pub mistake: Option<Mistake>,
+    /// The run ends before the first step that would begin at this simulated time or later, in milliseconds.
+    pub end_ms: Option<u64>,
     /// The pools to create.
     pub pools: Vec<PoolSpec>,
     /// The steps to carry out.
@@ -118,6 +120,9 @@ impl fmt::Display for Script {
             let found = MISTAKES.iter().find(|(m, _)| *m == mistake);
             writeln!(f, "mistake {}", found.expect("every mistake is listed").1)?;
         }
+        if let Some(end) = self.end_ms {
+            writeln!(f, "end_ms {end}")?;
+        }
         for pool in &self.pools {
             writeln!(f, "pool {pool}")?;
         }
@@ -135,6 +140,7 @@ impl FromStr for Script {
         let mut script = Script {
             seed: 0,
             mistake: None,
+            end_ms: None,
             pools: Vec::new(),
             steps: Vec::new(),
         };
@@ -156,10 +162,8 @@ impl Script {
     fn take_line(&mut self, line: &str) -> Result<(), String> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
-            "seed" => {
-                let number = rest.parse();
-                self.seed = number.map_err(|_| format!("'{rest}' is not a number"))?;
-            }
+            "seed" => self.seed = number(rest)?,
+            "end_ms" => self.end_ms = Some(number(rest)?),
             "mistake" => {
                 let found = MISTAKES.iter().find(|(_, name)| *name == rest);
                 let (mistake, _) = found.ok_or_else(|| format!("there is no mistake '{rest}'"))?;
@@ -172,6 +176,11 @@ impl Script {
     }
 }
 
+fn number(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| format!("'{text}' is not a number"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +190,7 @@ mod tests {
         for seed in 0..20 {
             let mut script = crate::storm::plan(seed, 1.0);
             script.mistake = Some(MISTAKES[seed as usize % 2].0);
+            script.end_ms = (seed % 3 == 0).then_some(seed * 1000);
             assert_eq!(script.to_string().parse(), Ok(script));
         }
         let wrong = "pool mirror devices=2 ashift=12 mib=64 latency_us=0\nfiles pool=x";
