@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::{Buf, Error, ErrorKind, ObjsetId, Result, SPA_MAXBLOCKSIZE, Txg};
 use phys::{BlkPtrPhys, ChecksumType};
 use policy::{Found, Passing, Pending, Policy, Reader};
-use zio::{BlockStore, Bookmark, LogStore, Run, UnderWay, WriteRequest};
+use zio::{BlockStore, Bookmark, LogStore, NewLogBlock, Run, UnderWay, WriteRequest};
 
 pub use policy::ArcBytes;
 
@@ -423,17 +423,8 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Cache<S> {
 }
 
 impl<S: LogStore + ?Sized + 'static> LogStore for Cache<S> {
-    fn alloc_log(
-        &self,
-        txg: Txg,
-        size: u64,
-        checksum: ChecksumType,
-        verifier: [u64; 4],
-        near: Option<&BlkPtrPhys>,
-    ) -> Result<BlkPtrPhys> {
-        self.inner
-            .store
-            .alloc_log(txg, size, checksum, verifier, near)
+    fn alloc_log(&self, new: &NewLogBlock<'_>) -> Result<BlkPtrPhys> {
+        self.inner.store.alloc_log(new)
     }
 
     fn write_log(&self, bp: &BlkPtrPhys, data: Buf, bookmark: &Bookmark) -> Result<()> {

@@ -68,7 +68,8 @@ pub trait PoolEnv: Send + Sync {
     fn held_back(&self) -> u64 {
         0
     }
-    /// Bytes freed in the last few txgs that cannot be allocated yet.
+    /// Bytes that cannot be allocated yet and are free once a few txgs are synced: freed ones, and those of log
+    /// blocks.
     #[doc(alias = "metaslab_class_get_deferred")]
     fn deferred(&self) -> u64 {
         0

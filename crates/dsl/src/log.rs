@@ -28,6 +28,12 @@ impl ZilHost for HeadLog {
         }
     }
 
+    fn has_room(&self, bytes: u64) -> bool {
+        self.pool
+            .upgrade()
+            .is_none_or(|pool| pool.has_log_room(bytes))
+    }
+
     fn chain_begins(&self, _tx: &Tx) {
         // Activated before the log can contain any record of that kind.
         if let (Some(pool), Some(ds)) = (self.pool.upgrade(), self.ds.upgrade())

@@ -152,11 +152,21 @@ impl DslPool {
         dspace.saturating_sub(env.held_back()).saturating_sub(kept)
     }
 
-    /// [`adjusted_size`](DslPool::adjusted_size) less what was freed but cannot be allocated yet.
+    /// [`adjusted_size`](DslPool::adjusted_size) less what cannot be allocated yet.
     #[doc(alias = "dsl_pool_unreserved_space")]
     pub(crate) fn unreserved_space(&self, check: SpaceCheck) -> u64 {
         self.adjusted_size(check)
             .saturating_sub(self.mos().env().deferred())
+    }
+
+    /// Whether a log block of so many bytes may be where data goes. Log blocks and unsynced changes share what is not in use, and
+    /// half of the slop stays for what a sync writes beside data: a txg that finds no space would suspend the pool.
+    pub(crate) fn has_log_room(&self, bytes: u64) -> bool {
+        let root = self.root_dir();
+        let state = root.state();
+        let taken = state.fields.used_bytes.saturating_add(state.in_flight());
+        drop(state);
+        taken.saturating_add(bytes) <= self.unreserved_space(SpaceCheck::Reserved)
     }
 
     /// Whether all that even destroys may use is in use.

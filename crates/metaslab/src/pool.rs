@@ -35,6 +35,8 @@ pub struct Metaslabs {
     spare: AtomicU64,
     /// Bytes allocated in the txgs since.
     allocated: [AtomicU64; TXG_SIZE],
+    /// Those of log blocks on normal vdevs, outside of what is set aside for them.
+    allocated_log: [AtomicU64; TXG_SIZE],
     /// Whether small blocks of files may go to the special class, as of the last txg on disk.
     special_takes_data: AtomicBool,
     /// Whether nothing may be allocated from some vdevs.
@@ -81,6 +83,7 @@ impl Metaslabs {
             fault: rt::Mutex::new(None),
             spare: AtomicU64::new(0),
             allocated: Default::default(),
+            allocated_log: Default::default(),
             special_takes_data: AtomicBool::new(false),
             has_passive: AtomicBool::new(false),
             holds: Arc::default(),
@@ -375,6 +378,7 @@ impl Metaslabs {
         let spare = free.saturating_sub(slop_bytes.saturating_add(spare_bytes));
         self.spare.store(spare, Ordering::Relaxed);
         self.allocated[slot(txg)].store(0, Ordering::Relaxed);
+        self.allocated_log[slot(txg)].store(0, Ordering::Relaxed);
         let remembers = self.remembers_untrimmed();
         let topology = self.topology.read();
         for group in topology.groups.values() {
@@ -462,6 +466,17 @@ impl Metaslabs {
         self.topology.read().class(class).usage()
     }
 
+    /// Bytes of file data that normal vdevs cannot take yet, and can once a few txgs are synced: what is deferred, and
+    /// log blocks of unsynced txgs.
+    #[must_use]
+    pub fn soon_free(&self) -> u64 {
+        let load = |n: &AtomicU64| u128::from(n.load(Ordering::Relaxed));
+        let log: u128 = self.allocated_log.iter().map(load).sum();
+        let usage = self.class_usage(AllocClass::Normal);
+        let log = log * u128::from(usage.dspace) / u128::from(usage.space.max(1));
+        usage.ddeferred + log as u64
+    }
+
     fn groups(&self) -> Vec<Arc<Group>> {
         self.topology.read().groups.values().cloned().collect()
     }
@@ -501,7 +516,9 @@ impl Metaslabs {
 
     /// Whether something that is disabled might serve the request.
     fn is_held_back(&self, topology: &Topology, class: AllocClass, request: &Request<'_>) -> bool {
-        let mut groups = topology.in_turn(class).flat_map(|class| &class.groups);
+        let mut groups = topology
+            .in_turn(class, false)
+            .flat_map(|class| &class.groups);
         groups.any(|group| {
             let vdev = group.geometry.id;
             let asize = self.vdevs.psize_to_asize(vdev, request.psize, request.txg);
@@ -575,16 +592,20 @@ impl Allocator for Metaslabs {
             near: hint.near,
             store: store.as_deref().unwrap_or(&NoStore),
         };
-        let dvas = loop {
+        let (dvas, is_log) = loop {
             let ended = self.holds.ended();
             let topology = self.topology.read();
             let found = topology
-                .in_turn(class)
-                .find_map(|class| self.allocate_in(class, &request));
-            if let Some(dvas) = found {
-                break dvas;
+                .in_turn(class, hint.keeps_to_logs)
+                .find_map(|class| Some((class, self.allocate_in(class, &request)?)));
+            if let Some((found, dvas)) = found {
+                let normal = topology.class(AllocClass::Normal);
+                break (
+                    dvas,
+                    class == AllocClass::Log && std::ptr::eq(found, normal),
+                );
             }
-            let is_held_back = self.is_held_back(&topology, class, &request);
+            let is_held_back = !hint.keeps_to_logs && self.is_held_back(&topology, class, &request);
             drop(topology);
             if !is_held_back && self.holds.ended() == ended {
                 let text = format!("no free segment of {psize} bytes for {copies} copies");
@@ -594,6 +615,9 @@ impl Allocator for Metaslabs {
         };
         let asize: u64 = dvas.iter().map(|dva| dva.asize()).sum();
         self.allocated[slot(txg)].fetch_add(asize, Ordering::Relaxed);
+        if is_log {
+            self.allocated_log[slot(txg)].fetch_add(asize, Ordering::Relaxed);
+        }
         Ok(dvas)
     }
 
@@ -659,9 +683,9 @@ impl Topology {
 
     /// Where a block of a class may go: where there is no device for dedup tables, they are metadata; log blocks
     /// prefer special devices to normal ones, and on each what is set aside for them; what does not fit into its class
-    /// goes to the normal one.
+    /// goes to the normal one, or, if `keeps_to_logs`, nowhere.
     #[doc(alias = "zio_alloc_zil")]
-    fn in_turn(&self, class: AllocClass) -> impl Iterator<Item = &Class> {
+    fn in_turn(&self, class: AllocClass, keeps_to_logs: bool) -> impl Iterator<Item = &Class> {
         let own = self.class(class);
         let normal = self.class(AllocClass::Normal);
         let special = self.class(AllocClass::Special);
@@ -670,13 +694,14 @@ impl Topology {
             AllocClass::Log => [
                 Some(own),
                 Some(self.embedded_log(AllocClass::Special)),
-                Some(special),
+                Some(special).filter(|_| !keeps_to_logs),
                 Some(self.embedded_log(AllocClass::Normal)),
             ],
             AllocClass::Dedup if !own.groups.is_empty() => [Some(own), None, None, None],
             AllocClass::Dedup | AllocClass::Special => [Some(special), None, None, None],
         };
-        before.into_iter().flatten().chain([normal])
+        let last = Some(normal).filter(|_| !keeps_to_logs);
+        before.into_iter().flatten().chain(last)
     }
 
     /// Sorts the groups into their classes again.

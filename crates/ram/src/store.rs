@@ -19,7 +19,9 @@ use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Tx
 use compress::Algorithm;
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys};
 
-use zio::{BlockStore, Bookmark, Io, Issuer, LogStore, UnderWay, VdevOps, Write, WriteRequest};
+use zio::{
+    BlockStore, Bookmark, Io, Issuer, LogStore, NewLogBlock, UnderWay, VdevOps, Write, WriteRequest,
+};
 
 /// What happened to a [`RamStore`] so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -360,17 +362,10 @@ impl BlockStore for RamStore {
 }
 
 impl LogStore for RamStore {
-    fn alloc_log(
-        &self,
-        txg: Txg,
-        size: u64,
-        checksum: ChecksumType,
-        verifier: [u64; 4],
-        _near: Option<&BlkPtrPhys>,
-    ) -> Result<BlkPtrPhys> {
+    fn alloc_log(&self, new: &NewLogBlock<'_>) -> Result<BlkPtrPhys> {
         let mut state = self.state.lock();
-        let mut bp = zio::new_log_bp(txg, size, checksum, verifier);
-        bp.set_dva(0, state.place(size));
+        let mut bp = zio::new_log_bp(new.txg, new.size, new.checksum, new.verifier);
+        bp.set_dva(0, state.place(new.size));
         state.insert(bp, None);
         Ok(bp)
     }
@@ -465,7 +460,14 @@ mod tests {
         let store = RamStore::new();
         let kind = ChecksumType::Zilog2;
         let bp = store
-            .alloc_log(Txg(4), 4096, kind, [1, 2, 3, 4], None)
+            .alloc_log(&NewLogBlock {
+                txg: Txg(4),
+                size: 4096,
+                checksum: kind,
+                verifier: [1, 2, 3, 4],
+                near: None,
+                keeps_to_logs: false,
+            })
             .unwrap();
         assert!(store.read_log(&bp, &Bookmark::default()).is_err());
         let mut data = Buf::zeroed(4096);

@@ -388,12 +388,8 @@ impl PoolEnv for Core {
         deferred.saturating_add(self.kept.bytes())
     }
 
-    #[expect(
-        clippy::misnamed_getters,
-        reason = "the DSL counts deflated bytes only"
-    )]
     fn deferred(&self) -> u64 {
-        self.space.class_usage(AllocClass::Normal).ddeferred
+        self.space.soon_free()
     }
 
     fn dataset_changed(&self, change: dsl::DatasetChange) {

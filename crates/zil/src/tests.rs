@@ -12,7 +12,7 @@ use phys::{BlkPtrPhys, ChecksumType, LrPhys, ObjectType, ObjsetType, Phys};
 use proptest::prelude::*;
 use ram::RamStore;
 use rt::Mutex;
-use zio::{BlockStore, Bookmark, LogStore, WriteRequest};
+use zio::{BlockStore, Bookmark, LogStore, NewLogBlock, WriteRequest};
 
 use crate::{DataRequest, Itx, ReplaySink, SyncMode, WriteState, ZilHost, ZilParts, Zilog};
 
@@ -90,18 +90,11 @@ impl BlockStore for CrashStore {
 }
 
 impl LogStore for CrashStore {
-    fn alloc_log(
-        &self,
-        txg: Txg,
-        size: u64,
-        checksum: ChecksumType,
-        verifier: [u64; 4],
-        near: Option<&BlkPtrPhys>,
-    ) -> Result<BlkPtrPhys> {
+    fn alloc_log(&self, new: &NewLogBlock<'_>) -> Result<BlkPtrPhys> {
         if self.state.lock().no_space {
             return Err(Error::new(ErrorKind::NoSpace, "no room for a log"));
         }
-        self.ram.alloc_log(txg, size, checksum, verifier, near)
+        self.ram.alloc_log(new)
     }
 
     fn write_log(&self, bp: &BlkPtrPhys, data: Buf, _bookmark: &Bookmark) -> Result<()> {

@@ -11,7 +11,7 @@ use dmu::{Objset, Tx, TxGroups};
 use phys::zil::{ZIL_MIN_BLKSZ, ZIL_ZC_SEQ};
 use phys::{BlkPtrPhys, ChecksumType, DvaPhys, ZilHeaderPhys};
 use rt::{Mutex, MutexGuard};
-use zio::{Bookmark, LogStore};
+use zio::{Bookmark, LogStore, NewLogBlock};
 
 use crate::chain::destroy_sync;
 use crate::itx::{DataRequest, Itx, ItxLists};
@@ -49,6 +49,12 @@ pub trait ZilHost: Send + Sync {
     /// Makes the sync of the Tx's txg call [`Zilog::sync`].
     #[doc(alias = "dsl_dataset_dirty")]
     fn dirty(&self, tx: &Tx);
+
+    /// Whether a log block of so many bytes may be where data goes: not if it could take what unsynced changes need.
+    fn has_room(&self, bytes: u64) -> bool {
+        let _ = bytes;
+        true
+    }
 
     /// Called in open context when a new chain begins; the header has it as of the Tx's txg.
     fn chain_begins(&self, tx: &Tx) {
@@ -304,16 +310,30 @@ impl Zilog {
         let tx = self.parts.groups.hold_open_unthrottled()?;
         let mut verifier = bp.cksum_words();
         verifier[ZIL_ZC_SEQ] = verifier[ZIL_ZC_SEQ].wrapping_add(1);
-        let kind = ChecksumType::Zilog2;
-        let next = self
-            .store()
-            .alloc_log(tx.txg(), size, kind, verifier, Some(bp))?;
+        let next = self.allocate(tx.txg(), size, verifier, Some(bp))?;
         let mut state = self.state.lock();
         state.lwbs.back_mut().expect("there is a chain").max_txg = max_txg;
         state.lwbs.push_back(new_lwb(next, tx.txg()));
         drop(state);
         self.mark_dirty(&tx);
         Ok(next)
+    }
+
+    fn allocate(
+        &self,
+        txg: Txg,
+        size: u64,
+        verifier: [u64; 4],
+        near: Option<&BlkPtrPhys>,
+    ) -> Result<BlkPtrPhys> {
+        self.store().alloc_log(&NewLogBlock {
+            txg,
+            size,
+            checksum: ChecksumType::Zilog2,
+            verifier,
+            near,
+            keeps_to_logs: !self.parts.host.has_room(size),
+        })
     }
 
     fn mark_dirty(&self, tx: &Tx) {
@@ -343,10 +363,7 @@ impl Zilog {
         let tx = self.parts.groups.hold_open(0)?;
         let txg = tx.txg();
         let verifier = new_verifier(&self.parts.objset);
-        let kind = ChecksumType::Zilog2;
-        let bp = self
-            .store()
-            .alloc_log(txg, ZIL_MIN_BLKSZ, kind, verifier, None)?;
+        let bp = self.allocate(txg, ZIL_MIN_BLKSZ, verifier, None)?;
         self.state.lock().lwbs.push_back(new_lwb(bp, txg));
         self.parts.host.chain_begins(&tx);
         self.mark_dirty(&tx);

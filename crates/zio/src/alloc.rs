@@ -51,6 +51,8 @@ pub struct Hint {
     pub bookmark: Bookmark,
     /// hintdva: a block next to which this one is likely to be read (the log block before it).
     pub near: Option<DvaPhys>,
+    /// Of a log block: whether only devices and metaslabs that are set aside for logs will do.
+    pub keeps_to_logs: bool,
 }
 
 /// Up to three DVAs of one block, first copy first. Never empty when it comes from an allocator.

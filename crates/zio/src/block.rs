@@ -304,24 +304,32 @@ pub trait BlockStore: Send + Sync {
     }
 }
 
+/// A log block to be allocated.
+#[derive(Clone, Copy, Debug)]
+pub struct NewLogBlock<'a> {
+    /// The txg in which it is allocated.
+    pub txg: Txg,
+    /// Bytes: a multiple of 4 KiB, at most 128 KiB.
+    pub size: u64,
+    /// How it will be summed.
+    pub checksum: ChecksumType,
+    /// For blk_cksum (`ZIL_ZC_*`: log guid, log guid, objset, sequence).
+    pub verifier: [u64; 4],
+    /// The block before it.
+    pub near: Option<&'a BlkPtrPhys>,
+    /// Whether only what is set aside for logs will do, because data may need the rest.
+    pub keeps_to_logs: bool,
+}
+
 /// What the intent log needs beyond [`BlockStore`]: blocks that are allocated before they are
 /// written, and blocks that were written but that no synced txg knows of.
 pub trait LogStore: BlockStore {
-    /// Allocates a log block of `size` bytes (a multiple of 4 KiB, at most 128 KiB), to be
-    /// written by [`write_log`](LogStore::write_log): one copy, uncompressed, `checksum` with the
-    /// `verifier` in blk_cksum (`ZIL_ZC_*`: log guid, log guid, objset, sequence).
+    /// Allocates a log block, to be written by [`write_log`](LogStore::write_log): one copy, uncompressed.
     ///
     /// # Errors
     /// `NoSpace`.
     #[doc(alias = "zio_alloc_zil")]
-    fn alloc_log(
-        &self,
-        txg: Txg,
-        size: u64,
-        checksum: ChecksumType,
-        verifier: [u64; 4],
-        near: Option<&BlkPtrPhys>,
-    ) -> Result<BlkPtrPhys>;
+    fn alloc_log(&self, new: &NewLogBlock<'_>) -> Result<BlkPtrPhys>;
 
     /// Writes an allocated log block: completes the `zil_chain_t`'s embedded checksum in `data`
     /// (whose length is the block's size) and writes it. Not durable before

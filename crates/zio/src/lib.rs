@@ -37,8 +37,8 @@ mod vdev_ops;
 
 pub use alloc::{AllocClass, Allocator, DvaSet, Hint};
 pub use block::{
-    BlockStore, Bookmark, Dedup, LogStore, PREFETCH_DISTANCE_MAX_BYTES, Run, WritePolicy,
-    WriteRequest,
+    BlockStore, Bookmark, Dedup, LogStore, NewLogBlock, PREFETCH_DISTANCE_MAX_BYTES, Run,
+    WritePolicy, WriteRequest,
 };
 pub use dedup::{DedupTables, Known};
 pub use eck::seal_log;

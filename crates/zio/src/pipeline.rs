@@ -53,7 +53,7 @@ use crate::gang::{GangWrite, Placed};
 use crate::issue::{Flight, Issuer, Write};
 use crate::{
     AllocClass, Allocator, BlockStore, Bookmark, Dedup, DedupTables, Hint, Keys, LogStore,
-    Priority, SecondLevel, Suspend, UnderWay, VdevOps, WriteRequest, eck, log,
+    NewLogBlock, Priority, SecondLevel, Suspend, UnderWay, VdevOps, WriteRequest, eck, log,
 };
 
 /// Logical bytes in a wave, at most, unless a single block is larger.
@@ -363,7 +363,7 @@ impl Pipeline {
             class: self.preferred_class(request, physical.psize as u64),
             hint: Hint {
                 bookmark: request.bookmark,
-                near: None,
+                ..Hint::default()
             },
             checksum: ChecksumType::try_from(bp.checksum()).unwrap_or(request.policy.checksum),
             copies: usize::from(request.policy.copies),
@@ -613,23 +613,18 @@ impl BlockStore for Pipeline {
 }
 
 impl LogStore for Pipeline {
-    fn alloc_log(
-        &self,
-        txg: Txg,
-        size: u64,
-        checksum: ChecksumType,
-        verifier: [u64; 4],
-        near: Option<&BlkPtrPhys>,
-    ) -> Result<BlkPtrPhys> {
-        let mut bp = log::new_log_bp(txg, size, checksum, verifier);
-        if let Some(key) = self.keys.get(ObjsetId(verifier[ZIL_ZC_OBJSET])) {
+    fn alloc_log(&self, new: &NewLogBlock<'_>) -> Result<BlkPtrPhys> {
+        let mut bp = log::new_log_bp(new.txg, new.size, new.checksum, new.verifier);
+        if let Some(key) = self.keys.get(ObjsetId(new.verifier[ZIL_ZC_OBJSET])) {
             key.begin_log_block(&mut bp);
         }
         let hint = Hint {
-            near: near.and_then(|bp| bp.dvas().next()),
+            near: new.near.and_then(|bp| bp.dvas().next()),
+            keeps_to_logs: new.keeps_to_logs,
             ..Hint::default()
         };
-        let dvas = self.alloc.allocate(txg, AllocClass::Log, size, 1, &hint)?;
+        let class = AllocClass::Log;
+        let dvas = self.alloc.allocate(new.txg, class, new.size, 1, &hint)?;
         for (i, dva) in dvas.iter().enumerate() {
             bp.set_dva(i, dva);
         }

@@ -10,7 +10,8 @@ use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
 use proptest::prelude::*;
 
 use crate::{
-    BlockStore, Bookmark, LogStore, Pipeline, PipelineSettings, UnderWay, WritePolicy, WriteRequest,
+    BlockStore, Bookmark, LogStore, NewLogBlock, Pipeline, PipelineSettings, UnderWay, WritePolicy,
+    WriteRequest,
 };
 
 const DATA: u8 = ObjectType::PLAIN_FILE_CONTENTS.raw();
@@ -327,13 +328,24 @@ fn a_failed_batch_gives_everything_back() {
     assert_eq!(bench.space.allocated(), kept.asize());
 }
 
+fn new_log_block(size: u64, checksum: ChecksumType, verifier: [u64; 4]) -> NewLogBlock<'static> {
+    NewLogBlock {
+        txg: TXG,
+        size,
+        checksum,
+        verifier,
+        near: None,
+        keeps_to_logs: false,
+    }
+}
+
 #[test]
 fn the_log_ends_where_nothing_was_written() {
     let bench = bench(12);
     let verifier = [1, 2, 21, 1];
     let kind = ChecksumType::Zilog2;
     let log = &bench.pipeline;
-    let bp = log.alloc_log(TXG, 8192, kind, verifier, None).unwrap();
+    let bp = log.alloc_log(&new_log_block(8192, kind, verifier)).unwrap();
     assert_eq!(bp.object_type(), ObjectType::INTENT_LOG.raw());
     let error = log.read_log(&bp, &bookmark()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Checksum);
@@ -426,7 +438,7 @@ fn sim_what_somebody_waits_for_goes_first() {
             let kind = ChecksumType::Zilog2;
             let log = bench
                 .pipeline
-                .alloc_log(TXG, LOG as u64, kind, [1; 4], None);
+                .alloc_log(&new_log_block(LOG as u64, kind, [1; 4]));
             let mut block = Buf::zeroed(LOG);
             block.make_mut()[136..144].copy_from_slice(&4096u64.to_le_bytes());
             let log_begun = bench.vdevs.state.lock().order.len();
