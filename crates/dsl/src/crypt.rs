@@ -77,6 +77,18 @@ pub struct NewRoot {
     pub key: WrappingKey,
 }
 
+/// How a new head is encrypted.
+pub enum Encrypted {
+    /// As the directory above it.
+    AsAbove,
+    /// Not at all.
+    Off,
+    /// In this suite, with the wrapping key of the directory above it.
+    In(Suite),
+    /// As an encryption root.
+    Root(NewRoot),
+}
+
 /// The keys that are loaded.
 pub(crate) struct Keystore {
     /// By the directory of the encryption root.
@@ -234,30 +246,45 @@ impl DslPool {
         }
     }
 
-    /// A data set that is created below an encrypted one needs the key of that.
+    /// Checks that a head below `parent` can be encrypted this way: one that inherits a wrapping key needs it.
     #[doc(alias = "dmu_objset_create_crypt_check")]
-    pub(crate) fn check_inherits(&self, parent: &Arc<DslDir>) -> Result<()> {
+    pub(crate) fn check_encrypted(&self, parent: &Arc<DslDir>, how: &Encrypted) -> Result<()> {
+        if matches!(how, Encrypted::Off | Encrypted::Root(_)) {
+            return Ok(());
+        }
         match self.encryption(parent)? {
             Some(above) if !above.is_available => {
                 Err(Error::new(ErrorKind::NoKey, "encryption key not loaded"))
+            }
+            None if matches!(how, Encrypted::In(_)) => {
+                let text = format!("'{}' has no key to inherit", parent.name());
+                Err(Error::invalid(text))
             }
             _ => Ok(()),
         }
     }
 
-    /// Gives a new head, if it is below an encrypted directory, a key of its own, wrapped as that one's is.
+    /// Gives a new head, unless it is in the clear, a key of its own, wrapped in that of its encryption root.
     #[doc(alias = "dsl_dataset_create_crypt_sync")]
     #[doc(alias = "dsl_crypto_key_create_sync")]
-    pub(crate) fn inherit_key(
+    pub(crate) fn encrypt_new(
         &self,
         parent: &Arc<DslDir>,
         ds: &Arc<DslDataset>,
+        how: &Encrypted,
         tx: &Tx,
     ) -> Result<()> {
-        let Some(above) = self.encryption(parent)? else {
+        let suite = match how {
+            Encrypted::Off => return Ok(()),
+            Encrypted::Root(root) => return self.make_root(ds, root, tx),
+            Encrypted::AsAbove => None,
+            Encrypted::In(suite) => Some(*suite),
+        };
+        let Some(mut above) = self.encryption(parent)? else {
             return Ok(());
         };
-        let wrapping = self.keystore().wrapping.lock().get(&above.root).cloned();
+        above.suite = suite.unwrap_or(above.suite);
+        let wrapping = self.keystore().wrapping_key(above.root);
         let wrapping =
             wrapping.ok_or_else(|| Error::new(ErrorKind::NoKey, "encryption key not loaded"))?;
         self.make_key(ds, &above, &wrapping, tx)

@@ -17,6 +17,7 @@ use dsl::{Encryption, NewRoot};
 use zeroize::Zeroizing;
 
 use crate::open::OpenPool;
+use crate::pools::Pools;
 
 /// A key that is asked for.
 pub struct WantedKey<'a> {
@@ -61,6 +62,50 @@ fn word(format: KeyFormat) -> &'static str {
         KeyFormat::Raw => "raw key",
         KeyFormat::Hex => "hex key",
         KeyFormat::Passphrase => "passphrase",
+    }
+}
+
+impl Pools {
+    /// Asks for the key of a new encryption root.
+    ///
+    /// # Errors
+    /// `InvalidInput`, in the words of `zfs`, for what cannot be such a key; those of the source.
+    #[doc(alias = "populate_create_encryption_params_nvlists")]
+    pub fn ask_for_new_key(&self, name: &str, new: &NewKey<'_>) -> Result<NewRoot> {
+        let format = KeyFormat::from_raw(new.format)?;
+        let is_passphrase = format == KeyFormat::Passphrase;
+        let wrong = match new.iterations {
+            Some(_) if !is_passphrase => {
+                Some("Cannot specify pbkdf2iters with a non-passphrase keyformat.".to_owned())
+            }
+            Some(iterations) if iterations < PBKDF2_ITERATIONS_MIN => Some(format!(
+                "minimum pbkdf2 iterations is {PBKDF2_ITERATIONS_MIN}"
+            )),
+            _ => None,
+        };
+        if let Some(text) = wrong {
+            return Err(Error::invalid(text));
+        }
+        let given = self.key_source().key(&WantedKey {
+            root: name,
+            word: word(format),
+            is_raw: format == KeyFormat::Raw,
+            location: new.location,
+            is_new: true,
+        })?;
+        let (mut salt, mut iterations) = (0, 0);
+        if is_passphrase {
+            check_passphrase(&given)?;
+            salt = rt::random_u64().max(1);
+            iterations = new.iterations.unwrap_or(PBKDF2_ITERATIONS_DEFAULT);
+        }
+        Ok(NewRoot {
+            suite: Suite::from_raw(new.suite)?,
+            format,
+            salt,
+            iterations,
+            key: WrappingKey::new(format, &given, salt, iterations)?,
+        })
     }
 }
 
@@ -110,48 +155,6 @@ impl OpenPool {
         let dataset = self.datasets().find(name)?;
         let encryption = self.datasets().encryption(&dataset)?;
         Ok(encryption.is_none_or(|it| it.is_available))
-    }
-
-    /// Asks for the key of a new encryption root.
-    ///
-    /// # Errors
-    /// `InvalidInput`, in the words of `zfs`, for what cannot be such a key; those of the source.
-    #[doc(alias = "populate_create_encryption_params_nvlists")]
-    pub fn ask_for_new_key(&self, name: &str, new: &NewKey<'_>) -> Result<NewRoot> {
-        let format = KeyFormat::from_raw(new.format)?;
-        let is_passphrase = format == KeyFormat::Passphrase;
-        let wrong = match new.iterations {
-            Some(_) if !is_passphrase => {
-                Some("Cannot specify pbkdf2iters with a non-passphrase keyformat.".to_owned())
-            }
-            Some(iterations) if iterations < PBKDF2_ITERATIONS_MIN => Some(format!(
-                "minimum pbkdf2 iterations is {PBKDF2_ITERATIONS_MIN}"
-            )),
-            _ => None,
-        };
-        if let Some(text) = wrong {
-            return Err(Error::invalid(text));
-        }
-        let given = self.pools().key_source().key(&WantedKey {
-            root: name,
-            word: word(format),
-            is_raw: format == KeyFormat::Raw,
-            location: new.location,
-            is_new: true,
-        })?;
-        let (mut salt, mut iterations) = (0, 0);
-        if is_passphrase {
-            check_passphrase(&given)?;
-            salt = rt::random_u64().max(1);
-            iterations = new.iterations.unwrap_or(PBKDF2_ITERATIONS_DEFAULT);
-        }
-        Ok(NewRoot {
-            suite: Suite::from_raw(new.suite)?,
-            format,
-            salt,
-            iterations,
-            key: WrappingKey::new(format, &given, salt, iterations)?,
-        })
     }
 
     /// Loads the key of an encryption root; with `only_checks`, only tries it.
