@@ -13,7 +13,7 @@ use crypt::{
     KeyFormat, PBKDF2_ITERATIONS_DEFAULT, PBKDF2_ITERATIONS_MIN, Suite, WrappingKey,
     check_passphrase,
 };
-use dsl::{Encryption, NewRoot};
+use dsl::{DslPool, Encryption, NewRoot};
 use zeroize::Zeroizing;
 
 use crate::open::OpenPool;
@@ -63,6 +63,36 @@ fn word(format: KeyFormat) -> &'static str {
         KeyFormat::Hex => "hex key",
         KeyFormat::Passphrase => "passphrase",
     }
+}
+
+/// The `keylocation` of an encryption root.
+pub(crate) fn location_of(dsl: &DslPool, root: &str) -> Result<String> {
+    let set = dsl.prop(&dsl.dataset(root)?, "keylocation")?;
+    let set = set.as_ref().and_then(|prop| prop.value.as_text());
+    Ok(set.unwrap_or("none").to_owned())
+}
+
+/// Asks a source for the key of an encryption root.
+pub(crate) fn ask(
+    source: &dyn KeySource,
+    root: &str,
+    encryption: &Encryption,
+    location: &str,
+) -> Result<WrappingKey> {
+    let Encryption {
+        format,
+        salt,
+        iterations,
+        ..
+    } = encryption;
+    let given = source.key(&WantedKey {
+        root,
+        word: word(*format),
+        is_raw: *format == KeyFormat::Raw,
+        location,
+        is_new: false,
+    })?;
+    WrappingKey::new(*format, &given, *salt, *iterations)
 }
 
 impl Pools {
@@ -115,10 +145,7 @@ impl OpenPool {
     /// # Errors
     /// `NotFound`; any error from reading the pool.
     pub fn key_location(&self, root: &str) -> Result<String> {
-        let dsl = self.parts().dsl();
-        let set = dsl.prop(&dsl.dataset(root)?, "keylocation")?;
-        let set = set.as_ref().and_then(|prop| prop.value.as_text());
-        Ok(set.unwrap_or("none").to_owned())
+        location_of(self.parts().dsl(), root)
     }
 
     /// Asks for the key of an encryption root.
@@ -131,20 +158,7 @@ impl OpenPool {
         encryption: &Encryption,
         location: &str,
     ) -> Result<WrappingKey> {
-        let given = self.pools().key_source().key(&WantedKey {
-            root,
-            word: word(encryption.format),
-            is_raw: encryption.format == KeyFormat::Raw,
-            location,
-            is_new: false,
-        })?;
-        let Encryption {
-            format,
-            salt,
-            iterations,
-            ..
-        } = encryption;
-        WrappingKey::new(*format, &given, *salt, *iterations)
+        ask(self.pools().key_source(), root, encryption, location)
     }
 
     /// Whether the contents of a data set can be read: it is not encrypted, or its key is loaded.

@@ -17,7 +17,7 @@ use std::path::Path;
 
 use base::{Context, Error, ErrorKind, Result};
 
-use super::tree::{Content, Meta};
+use super::tree::Content;
 use crate::caller;
 
 /// What was saved of a file.
@@ -174,18 +174,17 @@ pub(super) fn is_damage(error: &Error) -> bool {
     matches!(error.kind(), Checksum | Corrupt | Io | NotFound)
 }
 
-/// Copies what can be read of a file. Returns the ranges that cannot.
+/// Copies what can be read of a file of `size` bytes in blocks of `blksz`. Returns the ranges that cannot.
 ///
 /// # Errors
 /// Those of writing.
 pub(super) fn contents(
     (from, to): (&mut dyn Content, &mut dyn Content),
-    meta: &Meta,
+    (size, blksz): (u64, u64),
     piece: &mut [u8],
     done: impl Fn(u64),
 ) -> Result<Vec<Range<u64>>> {
-    let size = meta.size;
-    let block = meta.blksz.clamp(512, piece.len() as u64);
+    let block = blksz.clamp(512, piece.len() as u64);
     let mut lost: Vec<Range<u64>> = Vec::new();
     let mut at = 0;
     while at < size {
