@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, ObjectId, ObjsetId, Result};
-use crypt::{DataKey, KeyFormat, Suite, WrappedKey, WrappingKey};
+use crypt::{DataKey, KeyFields, KeyFormat, Suite, WrappedKey, WrappingKey};
 use dmu::{Objset, Tx};
 use phys::blkptr::IV_LEN;
 use phys::{ObjectType, feature};
@@ -503,32 +503,23 @@ impl DslPool {
         found.ok_or_else(|| Error::corrupt(format!("key object {object} has no {name}")))
     }
 
-    #[doc(alias = "dsl_crypto_key_open")]
     fn wrapped_key(&self, object: ObjectId) -> Result<WrappedKey> {
-        let bytes = |name: &str| -> Result<Vec<u8>> {
-            let found = zap::lookup::<u8>(self.mos().objset(), object, name)?;
-            found.ok_or_else(|| Error::corrupt(format!("key object {object} has no {name}")))
-        };
-        let suite = Suite::from_raw(self.key_number(object, "DSL_CRYPTO_SUITE")?)?;
-        let mut master = bytes("DSL_CRYPTO_MASTER_KEY_1")?;
-        // Always the room of the longest key.
-        master.truncate(suite.key_len());
-        Ok(WrappedKey {
-            suite,
-            guid: self.key_number(object, "DSL_CRYPTO_GUID")?,
-            version: self
-                .mos()
-                .zap_get(object, "DSL_CRYPTO_VERSION")?
-                .unwrap_or(0),
-            iv: exactly(&bytes("DSL_CRYPTO_IV")?).within(|| "IV")?,
-            mac: exactly(&bytes("DSL_CRYPTO_MAC")?).within(|| "MAC")?,
-            master,
-            hmac: exactly(&bytes("DSL_CRYPTO_HMAC_KEY_1")?).within(|| "HMAC key")?,
-        })
+        WrappedKey::read(&KeyObject { pool: self, object }).within(|| format!("object {object}"))
     }
 }
 
-fn exactly<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
-    let wrong = |_| Error::corrupt(format!("{} bytes instead of {N}", bytes.len()));
-    bytes.try_into().map_err(wrong)
+/// A key object in the MOS.
+struct KeyObject<'a> {
+    pool: &'a DslPool,
+    object: ObjectId,
+}
+
+impl KeyFields for KeyObject<'_> {
+    fn number(&self, name: &str) -> Result<Option<u64>> {
+        self.pool.mos().zap_get(self.object, name)
+    }
+
+    fn bytes(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        zap::lookup::<u8>(self.pool.mos().objset(), self.object, name)
+    }
 }

@@ -226,6 +226,7 @@ fn save(
         Ok(mount) => Arc::new(mount),
         Err(error) => return note(salvage, run, name, &Left::Gone(error.to_string())),
     };
+    salvage.opened(name)?;
     let shown = place.display().to_string();
     let made = std::fs::create_dir_all(&place).map_err(Error::from);
     made.within(|| shown.clone())?;

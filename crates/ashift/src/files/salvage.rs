@@ -20,6 +20,9 @@ use base::{Context, Error, ErrorKind, Result};
 use super::tree::Content;
 use crate::caller;
 
+/// The word for a data set that was gone before, and is copied now.
+const OPENED: &str = "opened";
+
 /// What was saved of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Left {
@@ -88,7 +91,9 @@ impl Salvage {
             let path = rest.split('\t').next()?;
             Some((path.to_owned(), word.to_owned()))
         };
-        let done = text[..whole_lines].lines().filter_map(parse).collect();
+        let mut done: BTreeMap<String, String> =
+            text[..whole_lines].lines().filter_map(parse).collect();
+        done.retain(|_, word| word != OPENED);
         let journal = File::options().create(true).append(true).open(path);
         let journal = journal.map_err(Error::from).within(name)?;
         // A line that was cut off is written again.
@@ -138,6 +143,19 @@ impl Salvage {
         written.map_err(Error::from).within(|| "the journal")?;
         self.done.insert(path, word.to_owned());
         Ok(())
+    }
+
+    /// Notes that a data set which was gone in an earlier run is copied: its files are in the journal from now on.
+    ///
+    /// # Errors
+    /// Errors of writing the journal.
+    pub(super) fn opened(&mut self, name: &str) -> Result<()> {
+        let name = escaped(name);
+        if self.done.remove(&name).is_none_or(|word| word != "gone") {
+            return Ok(());
+        }
+        let written = writeln!(self.journal, "{OPENED}\t{name}\t");
+        written.map_err(Error::from).within(|| "the journal")
     }
 
     /// What is to be said of files that are not whole, since the last call.
@@ -249,6 +267,14 @@ mod tests {
         assert!(salvage.is_done("tank:/a\tb\n") && salvage.is_done("tank:/c"));
         assert!(!salvage.is_done("tank:/d") && !salvage.is_done("tank:/e"));
         assert_eq!(salvage.counts().into_values().sum::<u64>(), 3);
+        let mut salvage = salvage;
+        salvage.opened("tank:/d").unwrap();
+        salvage.opened("tank").unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, format!("{expected}opened\ttank:/d\t\n"));
+        for salvage in [salvage, Salvage::begin(&path).unwrap()] {
+            assert_eq!(salvage.counts().get("gone"), None);
+        }
     }
     #[test]
     fn what_is_lost_of_a_file_is_said_once() {
