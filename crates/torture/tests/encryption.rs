@@ -566,7 +566,10 @@ fn root_key(suite: Suite, format: KeyFormat, given: &[u8]) -> NewRoot {
 }
 
 fn at_prompt() -> Vec<(String, PropValue)> {
-    vec![("keylocation".to_owned(), PropValue::Text("prompt".to_owned()))]
+    vec![(
+        "keylocation".to_owned(),
+        PropValue::Text("prompt".to_owned()),
+    )]
 }
 
 fn create(spa: &Spa, name: &str, how: Encrypted) {
@@ -592,7 +595,11 @@ const BELOW: [(&str, Option<Suite>, &str); 7] = [
     ("tank/clear", None, ""),
     ("tank/origin", Some(Suite::Aes128Gcm), "tank/promoted"),
     ("tank/promoted", Some(Suite::Aes128Gcm), "tank/promoted"),
-    ("tank/promoted/below", Some(Suite::Aes256Ccm), "tank/promoted"),
+    (
+        "tank/promoted/below",
+        Some(Suite::Aes256Ccm),
+        "tank/promoted",
+    ),
 ];
 
 /// A new pool whose root is encrypted, with other suites below it, and a promoted clone of an encryption root; each has
@@ -611,7 +618,11 @@ fn pool_of_encrypted_root(device: &Arc<dyn Provider>, written: &[u8]) -> Spa {
             ashift: 12,
             features: phys::feature::kept().collect(),
             fs_props: at_prompt(),
-            encryption: Some(root_key(Suite::Aes192Ccm, KeyFormat::Passphrase, PASSPHRASE)),
+            encryption: Some(root_key(
+                Suite::Aes192Ccm,
+                KeyFormat::Passphrase,
+                PASSPHRASE,
+            )),
             ..NewPool::default()
         },
         init_root: zpl::mount::init(zpl::NewFilesystem::default(), true),

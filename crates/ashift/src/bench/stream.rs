@@ -82,7 +82,10 @@ pub(super) fn payload(path: &str) -> Result<Vec<u8>> {
 
 /// `ashift bench stream [--encryption SUITE] LAYOUT COMPRESSION MIB DATA FILE…`: the files are there.
 pub(super) fn run(words: &mut Words) -> Outcome {
-    let suite = words.take("encryption").map(|name| suite(&name)).transpose()?;
+    let suite = words
+        .take("encryption")
+        .map(|name| suite(&name))
+        .transpose()?;
     words.check_all_taken()?;
     let [layout, compression, mib, data, files @ ..] = &words.operands[..] else {
         return Err(usage_error());
@@ -176,7 +179,9 @@ fn write(
         )],
         init: Box::new(|_, _| Ok(())),
     };
-    spa.parts().dsl().create_encrypted(new, encryption(suite)?)?;
+    spa.parts()
+        .dsl()
+        .create_encrypted(new, encryption(suite)?)?;
     let dataset = spa.parts().dsl().dataset("bench/data")?;
     let objset = dataset.objset()?;
     // Of a type whose blocks are encrypted.

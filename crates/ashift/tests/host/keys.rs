@@ -278,7 +278,11 @@ fn the_root_of_a_pool_is_an_encryption_root_with_other_suites_below() {
     bench.ok("zpool export tank");
     std::fs::rename(bench.path("pass"), bench.path("moved")).unwrap();
     let (code, out, err) = bench.run("zpool import -l -d {dir} tank");
-    assert_eq!((code, &*out), (1, "0 / 1 keys successfully loaded\n"), "{err}");
+    assert_eq!(
+        (code, &*out),
+        (1, "0 / 1 keys successfully loaded\n"),
+        "{err}"
+    );
     let text = "Key load error: Failed to open key material file: No such file or directory\n";
     assert_eq!(err, text);
     std::fs::rename(bench.path("moved"), bench.path("pass")).unwrap();
@@ -291,16 +295,27 @@ fn the_root_of_a_pool_is_an_encryption_root_with_other_suites_below() {
 fn keys_are_loaded_with_a_pool_and_unloaded_with_a_mount() {
     let bench = keys_only();
     let holder = Holder::start(&bench);
-    bench.ok(&format!("zpool create -R {{dir}}/r {ROOT} tank mirror {{a}} {{b}}"));
-    assert_eq!(get(&bench, "keystatus", "tank"), "available", "of a new pool");
-    bench.ok("zfs create -o encryption=on -o keyformat=hex -o keylocation=file://{dir}/hex tank/own");
+    bench.ok(&format!(
+        "zpool create -R {{dir}}/r {ROOT} tank mirror {{a}} {{b}}"
+    ));
+    assert_eq!(
+        get(&bench, "keystatus", "tank"),
+        "available",
+        "of a new pool"
+    );
+    bench.ok(
+        "zfs create -o encryption=on -o keyformat=hex -o keylocation=file://{dir}/hex tank/own",
+    );
     bench.ok("zfs create -o encryption=aes-128-gcm tank/other");
     bench.ok("cp {dir}/text tank/own:/text");
     let status = |name: &str| get(&bench, "keystatus", name);
     for (wrong, text) in [
         ("zpool import -l -N tank", "-l is incompatible with -N"),
         ("zpool import -l", "-l is only meaningful during an import"),
-        ("zpool split -l tank t2", "loading keys is only valid when importing the pool"),
+        (
+            "zpool split -l tank t2",
+            "loading keys is only valid when importing the pool",
+        ),
     ] {
         let (code, _, err) = bench.run(wrong);
         assert_eq!((code, err.lines().next()), (2, Some(text)));
@@ -325,15 +340,24 @@ fn keys_are_loaded_with_a_pool_and_unloaded_with_a_mount() {
         assert_eq!(status("tank/own"), "available", "without -u it stays");
         bench.ok("zfs mount tank/own");
         bench.ok("zfs unmount -u tank/own");
-        assert_eq!((&*status("tank/own"), &*status("tank")), ("unavailable", "available"));
+        assert_eq!(
+            (&*status("tank/own"), &*status("tank")),
+            ("unavailable", "available")
+        );
         bench.ok("zfs mount -l tank/own");
         // What is in use stays as it is, with its key.
         let open = std::fs::File::open(&text).unwrap();
         assert_eq!(bench.run("zfs unmount -u tank").0, 1);
-        assert_eq!((&*status("tank/own"), &*status("tank")), ("available", "available"));
+        assert_eq!(
+            (&*status("tank/own"), &*status("tank")),
+            ("available", "available")
+        );
         drop(open);
         bench.ok("zfs unmount -u tank");
-        assert_eq!((&*status("tank/own"), &*status("tank/other")), ("unavailable", "unavailable"));
+        assert_eq!(
+            (&*status("tank/own"), &*status("tank/other")),
+            ("unavailable", "unavailable")
+        );
         bench.ok("zfs mount -al");
         bench.ok("zfs unmount -au");
         assert_eq!(status("tank"), "unavailable");

