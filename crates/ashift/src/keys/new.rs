@@ -67,8 +67,8 @@ pub(crate) struct OfRoot {
 }
 
 impl Choice {
-    /// What is said of a data set below one with the suite `above`, if that is encrypted; `is_enabled`: its pool has the
-    /// feature.
+    /// What is said of a data set below one with the suite `above`, if that is encrypted; `is_enabled`: its pool
+    /// has the feature.
     ///
     /// # Errors
     /// In the words of `zfs`.
