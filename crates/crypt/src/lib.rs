@@ -34,6 +34,6 @@ pub use data_key::{DataKey, check_indirect, set_log_mac};
 pub use mac::indirect_mac;
 pub use suite::Suite;
 pub use wrapping::{
-    KeyFormat, PBKDF2_ITERATIONS_DEFAULT, PBKDF2_ITERATIONS_MIN, WrappedKey, WrappingKey,
-    check_passphrase,
+    KeyFields, KeyFormat, PBKDF2_ITERATIONS_DEFAULT, PBKDF2_ITERATIONS_MIN, WrappedKey,
+    WrappingKey, check_passphrase,
 };

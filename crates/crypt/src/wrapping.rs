@@ -10,7 +10,7 @@
 
 use std::cmp::Ordering;
 
-use base::{Error, ErrorKind, Result};
+use base::{Context, Error, ErrorKind, Result};
 use phys::blkptr::{IV_LEN, MAC_LEN};
 use sha1::Sha1;
 
@@ -156,7 +156,45 @@ pub struct WrappedKey {
     pub hmac: [u8; HMAC_KEY_LEN],
 }
 
+/// The fields of a key object, which is a ZAP.
+pub trait KeyFields {
+    /// A number.
+    ///
+    /// # Errors
+    /// Errors of reading it.
+    fn number(&self, name: &str) -> Result<Option<u64>>;
+    /// An array of bytes.
+    ///
+    /// # Errors
+    /// Errors of reading it.
+    fn bytes(&self, name: &str) -> Result<Option<Vec<u8>>>;
+}
+
 impl WrappedKey {
+    /// The key in a key object.
+    ///
+    /// # Errors
+    /// `Corrupt` when a field is missing or has another length; `Unsupported` for an unknown suite.
+    #[doc(alias = "dsl_crypto_key_open")]
+    pub fn read(fields: &dyn KeyFields) -> Result<WrappedKey> {
+        let missing = |name: &str| Error::corrupt(format!("a key object has no {name}"));
+        let number = |name: &str| fields.number(name)?.ok_or_else(|| missing(name));
+        let bytes = |name: &str| fields.bytes(name)?.ok_or_else(|| missing(name));
+        let suite = Suite::from_raw(number("DSL_CRYPTO_SUITE")?)?;
+        let mut master = bytes("DSL_CRYPTO_MASTER_KEY_1")?;
+        // Always the room of the longest key.
+        master.truncate(suite.key_len());
+        Ok(WrappedKey {
+            suite,
+            guid: number("DSL_CRYPTO_GUID")?,
+            version: fields.number("DSL_CRYPTO_VERSION")?.unwrap_or(0),
+            iv: exactly(&bytes("DSL_CRYPTO_IV")?).within(|| "IV")?,
+            mac: exactly(&bytes("DSL_CRYPTO_MAC")?).within(|| "MAC")?,
+            master,
+            hmac: exactly(&bytes("DSL_CRYPTO_HMAC_KEY_1")?).within(|| "HMAC key")?,
+        })
+    }
+
     /// The master key, if it is wrapped in `key`.
     ///
     /// # Errors
@@ -210,6 +248,11 @@ impl WrappedKey {
             hmac,
         }
     }
+}
+
+fn exactly<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
+    let wrong = |_| Error::corrupt(format!("{} bytes instead of {N}", bytes.len()));
+    bytes.try_into().map_err(wrong)
 }
 
 fn aad(guid: u64, suite: Suite) -> [u8; 24] {

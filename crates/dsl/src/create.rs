@@ -19,7 +19,7 @@ use phys::objset::{OBJSET_FLAG_PROJECTQUOTA_COMPLETE, OBJSET_FLAG_USEROBJACCOUNT
 use phys::{ObjectType, ObjsetType, Phys, ZilHeaderPhys};
 
 use crate::bpobj::Bpobj;
-use crate::crypt::NewRoot;
+use crate::crypt::{Encrypted, NewRoot};
 use crate::dataset::DslDataset;
 use crate::deadlist::Deadlist;
 use crate::dir::DslDir;
@@ -58,40 +58,37 @@ impl DslPool {
     /// `NoSpace`.
     #[doc(alias = "dmu_objset_create")]
     pub fn create_dataset(&self, new: NewDataset) -> Result<()> {
-        self.create_with(new, None)
+        self.create_with(new, Encrypted::AsAbove)
     }
 
-    /// Creates a directory with a new head that is an encryption root.
+    /// Creates a directory with a new head that is encrypted otherwise than the one above it.
     ///
     /// # Errors
-    /// As [`create_dataset`](DslPool::create_dataset); `Unsupported` when the pool does not have the feature.
-    pub fn create_encrypted(&self, new: NewDataset, root: NewRoot) -> Result<()> {
+    /// As [`create_dataset`](DslPool::create_dataset); `Unsupported` when the pool does not have the feature;
+    /// `InvalidInput` for a suite without a key above.
+    pub fn create_encrypted(&self, new: NewDataset, how: Encrypted) -> Result<()> {
         if !self.mos().env().feature_is_enabled(feature::ENCRYPTION) {
             let text = "Encryption feature not enabled.";
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        self.create_with(new, Some(root))
+        self.create_with(new, how)
     }
 
-    fn create_with(&self, new: NewDataset, root: Option<NewRoot>) -> Result<()> {
-        let inherits = root.is_none();
+    fn create_with(&self, new: NewDataset, how: Encrypted) -> Result<()> {
         let (name, props) = (new.name.clone(), new.props.clone());
+        let how = Arc::new(how);
+        let checked = how.clone();
         let check = move |pool: &DslPool, _: &Tx| {
             let (parent, _) = pool.find_new(&name)?;
             pool.check_may_have_children(&parent)?;
-            if inherits {
-                pool.check_inherits(&parent)?;
-            }
+            pool.check_encrypted(&parent, &checked)?;
             pool.check_limits(props.iter().map(|(name, value)| (name.as_str(), value)))?;
             Ok(Verdict::Go)
         };
         self.sync_task(5, SpaceCheck::Normal, check, move |pool, tx| {
             let (parent, last) = pool.find_new(&new.name)?;
             let ds = pool.create_head(&parent, &last, None, new.flags, tx)?;
-            match &root {
-                Some(root) => pool.make_root(&ds, root, tx)?,
-                None => pool.inherit_key(&parent, &ds, tx)?,
-            }
+            pool.encrypt_new(&parent, &ds, &how, tx)?;
             pool.set_props_sync(&ds, &new.props, tx)?;
             pool.init_objset(&ds, new.type_, new.init, tx)?;
             pool.log(&ds, "create", "", tx)
@@ -369,7 +366,7 @@ impl DslPool {
 /// The DSL of a new pool.
 impl DslPool {
     /// Creates what every pool has: the root directory, `$MOS`, `$FREE`, `$ORIGIN` with its
-    /// snapshot, and the root dataset, which `init` fills.
+    /// snapshot, and the root dataset, which `init` fills; with `encryption`, it is an encryption root.
     ///
     /// The pool directory (object 1) must exist. The caller then syncs as in any txg: flush, then
     /// the MOS.
@@ -380,6 +377,7 @@ impl DslPool {
     pub fn create(
         parts: PoolParts,
         props: &[(String, PropValue)],
+        encryption: Option<&NewRoot>,
         init: ObjsetInit,
         tx: &Tx,
     ) -> Result<Arc<DslPool>> {
@@ -395,6 +393,9 @@ impl DslPool {
         pool.set_special(root_dir.clone(), mos_dir, free_dir, origin, free_bpobj);
 
         let root = pool.create_head_in(&root_dir, None, 0, tx)?;
+        if let Some(encryption) = encryption {
+            pool.make_root(&root, encryption, tx)?;
+        }
         pool.set_props_sync(&root, props, tx)?;
         pool.init_objset(&root, ObjsetType::Zfs, init, tx)?;
         Ok(pool)

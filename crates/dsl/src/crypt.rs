@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, ObjectId, ObjsetId, Result};
-use crypt::{DataKey, KeyFormat, Suite, WrappedKey, WrappingKey};
+use crypt::{DataKey, KeyFields, KeyFormat, Suite, WrappedKey, WrappingKey};
 use dmu::{Objset, Tx};
 use phys::blkptr::IV_LEN;
 use phys::{ObjectType, feature};
@@ -75,6 +75,18 @@ pub struct NewRoot {
     pub iterations: u64,
     /// The wrapping key.
     pub key: WrappingKey,
+}
+
+/// How a new head is encrypted.
+pub enum Encrypted {
+    /// As the directory above it.
+    AsAbove,
+    /// Not at all.
+    Off,
+    /// In this suite, with the wrapping key of the directory above it.
+    In(Suite),
+    /// As an encryption root.
+    Root(NewRoot),
 }
 
 /// The keys that are loaded.
@@ -234,30 +246,45 @@ impl DslPool {
         }
     }
 
-    /// A data set that is created below an encrypted one needs the key of that.
+    /// Checks that a head below `parent` can be encrypted this way: one that inherits a wrapping key needs it.
     #[doc(alias = "dmu_objset_create_crypt_check")]
-    pub(crate) fn check_inherits(&self, parent: &Arc<DslDir>) -> Result<()> {
+    pub(crate) fn check_encrypted(&self, parent: &Arc<DslDir>, how: &Encrypted) -> Result<()> {
+        if matches!(how, Encrypted::Off | Encrypted::Root(_)) {
+            return Ok(());
+        }
         match self.encryption(parent)? {
             Some(above) if !above.is_available => {
                 Err(Error::new(ErrorKind::NoKey, "encryption key not loaded"))
+            }
+            None if matches!(how, Encrypted::In(_)) => {
+                let text = format!("'{}' has no key to inherit", parent.name());
+                Err(Error::invalid(text))
             }
             _ => Ok(()),
         }
     }
 
-    /// Gives a new head, if it is below an encrypted directory, a key of its own, wrapped as that one's is.
+    /// Gives a new head, unless it is in the clear, a key of its own, wrapped in that of its encryption root.
     #[doc(alias = "dsl_dataset_create_crypt_sync")]
     #[doc(alias = "dsl_crypto_key_create_sync")]
-    pub(crate) fn inherit_key(
+    pub(crate) fn encrypt_new(
         &self,
         parent: &Arc<DslDir>,
         ds: &Arc<DslDataset>,
+        how: &Encrypted,
         tx: &Tx,
     ) -> Result<()> {
-        let Some(above) = self.encryption(parent)? else {
+        let suite = match how {
+            Encrypted::Off => return Ok(()),
+            Encrypted::Root(root) => return self.make_root(ds, root, tx),
+            Encrypted::AsAbove => None,
+            Encrypted::In(suite) => Some(*suite),
+        };
+        let Some(mut above) = self.encryption(parent)? else {
             return Ok(());
         };
-        let wrapping = self.keystore().wrapping.lock().get(&above.root).cloned();
+        above.suite = suite.unwrap_or(above.suite);
+        let wrapping = self.keystore().wrapping_key(above.root);
         let wrapping =
             wrapping.ok_or_else(|| Error::new(ErrorKind::NoKey, "encryption key not loaded"))?;
         self.make_key(ds, &above, &wrapping, tx)
@@ -476,32 +503,23 @@ impl DslPool {
         found.ok_or_else(|| Error::corrupt(format!("key object {object} has no {name}")))
     }
 
-    #[doc(alias = "dsl_crypto_key_open")]
     fn wrapped_key(&self, object: ObjectId) -> Result<WrappedKey> {
-        let bytes = |name: &str| -> Result<Vec<u8>> {
-            let found = zap::lookup::<u8>(self.mos().objset(), object, name)?;
-            found.ok_or_else(|| Error::corrupt(format!("key object {object} has no {name}")))
-        };
-        let suite = Suite::from_raw(self.key_number(object, "DSL_CRYPTO_SUITE")?)?;
-        let mut master = bytes("DSL_CRYPTO_MASTER_KEY_1")?;
-        // Always the room of the longest key.
-        master.truncate(suite.key_len());
-        Ok(WrappedKey {
-            suite,
-            guid: self.key_number(object, "DSL_CRYPTO_GUID")?,
-            version: self
-                .mos()
-                .zap_get(object, "DSL_CRYPTO_VERSION")?
-                .unwrap_or(0),
-            iv: exactly(&bytes("DSL_CRYPTO_IV")?).within(|| "IV")?,
-            mac: exactly(&bytes("DSL_CRYPTO_MAC")?).within(|| "MAC")?,
-            master,
-            hmac: exactly(&bytes("DSL_CRYPTO_HMAC_KEY_1")?).within(|| "HMAC key")?,
-        })
+        WrappedKey::read(&KeyObject { pool: self, object }).within(|| format!("object {object}"))
     }
 }
 
-fn exactly<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
-    let wrong = |_| Error::corrupt(format!("{} bytes instead of {N}", bytes.len()));
-    bytes.try_into().map_err(wrong)
+/// A key object in the MOS.
+struct KeyObject<'a> {
+    pool: &'a DslPool,
+    object: ObjectId,
+}
+
+impl KeyFields for KeyObject<'_> {
+    fn number(&self, name: &str) -> Result<Option<u64>> {
+        self.pool.mos().zap_get(self.object, name)
+    }
+
+    fn bytes(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        zap::lookup::<u8>(self.pool.mos().objset(), self.object, name)
+    }
 }

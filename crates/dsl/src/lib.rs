@@ -70,7 +70,7 @@ pub use accounting::MosAccounting;
 pub use bookmark::DslBookmark;
 pub use bpobj::Bpobj;
 pub use create::{NewDataset, ObjsetInit};
-pub use crypt::{Encryption, NewRoot};
+pub use crypt::{Encrypted, Encryption, NewRoot};
 pub use dataset::{DslDataset, LongHold, PropReader, PropsWatcher};
 pub use deadlist::Deadlist;
 pub use dir::{DslDir, Used};

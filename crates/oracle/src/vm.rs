@@ -11,6 +11,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 /// A guest that can be booted.
 #[derive(Debug)]
@@ -42,6 +43,9 @@ impl Outcome {
 
 /// Seconds after which a hanging guest is stopped. The longest recording takes some minutes.
 const TIME_LIMIT_S: &str = "1200";
+
+/// Held while the initial RAM disk is built.
+static BUILDING: Mutex<()> = Mutex::new(());
 
 /// The init script of the guest.
 const INIT: &str = r#"#!/bin/sh
@@ -118,6 +122,8 @@ impl Guest {
         let home = std::env::var_os("HOME").map_or_else(std::env::temp_dir, PathBuf::from);
         let cache = std::env::var_os("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
         let folder = cache.join("ashift");
+        // The tests of one process build it once.
+        let _building = BUILDING.lock();
         fs::create_dir_all(&folder).expect("the cache folder can be made");
         let initrd = folder.join(format!(
             "openzfs-{}-{release}.gz",

@@ -1,6 +1,7 @@
 //! Creating a pool.
 
 use base::{Error, Result};
+use crypt::WrappingKey;
 use machine::Holder;
 use phys::feature::USEROBJ_ACCOUNTING;
 use spa::{CreateOptions, NewPool, Spa};
@@ -54,6 +55,7 @@ impl Session {
             gid: 0,
             utf8only: false,
         };
+        let key = new.encryption.as_ref().map(|root| root.key.clone());
         let counts_objects = new.features.iter().any(|f| f.guid == USEROBJ_ACCOUNTING);
         let options = CreateOptions {
             name: pool.to_owned(),
@@ -70,7 +72,18 @@ impl Session {
         spa.close().map_err(failed)?;
         begin_past(&self.pools, &spa).map_err(failed)?;
         drop((spa, lock));
-        self.keep_open(pool).map_err(failed)
+        self.keep_open(pool).map_err(failed)?;
+        match key {
+            Some(key) if self.pools.keeper().is_some() => {
+                self.load_root_key(pool, key).map_err(failed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Loads the key of the root of a new pool where that is kept open.
+    fn load_root_key(&self, pool: &str, key: WrappingKey) -> Result<()> {
+        self.open_as_imported(pool)?.load_key(pool, key, false)
     }
 
     fn open_top(&self, pool: &str, top: &TopSpec<PoolDevice>) -> Result<TopSpec<NewDevice>> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use base::Result;
 use dsl::{
-    DatasetStats, DslBookmark, DslDataset, DslPool, Encryption, KeyChange, NewDataset, NewRoot,
+    DatasetStats, DslBookmark, DslDataset, DslPool, Encrypted, Encryption, KeyChange, NewDataset,
     Prop, PropChange, Space,
 };
 use phys::PropValue;
@@ -138,9 +138,9 @@ impl DatasetsWriter<'_> {
         self.dsl().create_dataset(new)
     }
 
-    /// Creates a file system that is an encryption root.
-    pub fn create_encrypted(self, new: NewDataset, root: NewRoot) -> Result<()> {
-        self.dsl().create_encrypted(new, root)
+    /// Creates a file system that is encrypted otherwise than the one above it.
+    pub fn create_encrypted(self, new: NewDataset, how: Encrypted) -> Result<()> {
+        self.dsl().create_encrypted(new, how)
     }
 
     /// Changes the wrapping key of an encrypted dataset and of all that inherit it.

@@ -13,10 +13,11 @@ use crypt::{
     KeyFormat, PBKDF2_ITERATIONS_DEFAULT, PBKDF2_ITERATIONS_MIN, Suite, WrappingKey,
     check_passphrase,
 };
-use dsl::{Encryption, NewRoot};
+use dsl::{DslPool, Encryption, NewRoot};
 use zeroize::Zeroizing;
 
 use crate::open::OpenPool;
+use crate::pools::Pools;
 
 /// A key that is asked for.
 pub struct WantedKey<'a> {
@@ -64,54 +65,37 @@ fn word(format: KeyFormat) -> &'static str {
     }
 }
 
-impl OpenPool {
-    /// Where the key of an encryption root is to be found: its `keylocation`.
-    ///
-    /// # Errors
-    /// `NotFound`; any error from reading the pool.
-    pub fn key_location(&self, root: &str) -> Result<String> {
-        let dsl = self.parts().dsl();
-        let set = dsl.prop(&dsl.dataset(root)?, "keylocation")?;
-        let set = set.as_ref().and_then(|prop| prop.value.as_text());
-        Ok(set.unwrap_or("none").to_owned())
-    }
+/// The `keylocation` of an encryption root.
+pub(crate) fn location_of(dsl: &DslPool, root: &str) -> Result<String> {
+    let set = dsl.prop(&dsl.dataset(root)?, "keylocation")?;
+    let set = set.as_ref().and_then(|prop| prop.value.as_text());
+    Ok(set.unwrap_or("none").to_owned())
+}
 
-    /// Asks for the key of an encryption root.
-    ///
-    /// # Errors
-    /// Those of the source; `InvalidInput` for what is not such a key.
-    pub fn ask_for_key(
-        &self,
-        root: &str,
-        encryption: &Encryption,
-        location: &str,
-    ) -> Result<WrappingKey> {
-        let given = self.pools().key_source().key(&WantedKey {
-            root,
-            word: word(encryption.format),
-            is_raw: encryption.format == KeyFormat::Raw,
-            location,
-            is_new: false,
-        })?;
-        let Encryption {
-            format,
-            salt,
-            iterations,
-            ..
-        } = encryption;
-        WrappingKey::new(*format, &given, *salt, *iterations)
-    }
+/// Asks a source for the key of an encryption root.
+pub(crate) fn ask(
+    source: &dyn KeySource,
+    root: &str,
+    encryption: &Encryption,
+    location: &str,
+) -> Result<WrappingKey> {
+    let Encryption {
+        format,
+        salt,
+        iterations,
+        ..
+    } = encryption;
+    let given = source.key(&WantedKey {
+        root,
+        word: word(*format),
+        is_raw: *format == KeyFormat::Raw,
+        location,
+        is_new: false,
+    })?;
+    WrappingKey::new(*format, &given, *salt, *iterations)
+}
 
-    /// Whether the contents of a data set can be read: it is not encrypted, or its key is loaded.
-    ///
-    /// # Errors
-    /// `NotFound`; any error from reading the pool.
-    pub fn is_unlocked(&self, name: &str) -> Result<bool> {
-        let dataset = self.datasets().find(name)?;
-        let encryption = self.datasets().encryption(&dataset)?;
-        Ok(encryption.is_none_or(|it| it.is_available))
-    }
-
+impl Pools {
     /// Asks for the key of a new encryption root.
     ///
     /// # Errors
@@ -132,7 +116,7 @@ impl OpenPool {
         if let Some(text) = wrong {
             return Err(Error::invalid(text));
         }
-        let given = self.pools().key_source().key(&WantedKey {
+        let given = self.key_source().key(&WantedKey {
             root: name,
             word: word(format),
             is_raw: format == KeyFormat::Raw,
@@ -152,6 +136,39 @@ impl OpenPool {
             iterations,
             key: WrappingKey::new(format, &given, salt, iterations)?,
         })
+    }
+}
+
+impl OpenPool {
+    /// Where the key of an encryption root is to be found: its `keylocation`.
+    ///
+    /// # Errors
+    /// `NotFound`; any error from reading the pool.
+    pub fn key_location(&self, root: &str) -> Result<String> {
+        location_of(self.parts().dsl(), root)
+    }
+
+    /// Asks for the key of an encryption root.
+    ///
+    /// # Errors
+    /// Those of the source; `InvalidInput` for what is not such a key.
+    pub fn ask_for_key(
+        &self,
+        root: &str,
+        encryption: &Encryption,
+        location: &str,
+    ) -> Result<WrappingKey> {
+        ask(self.pools().key_source(), root, encryption, location)
+    }
+
+    /// Whether the contents of a data set can be read: it is not encrypted, or its key is loaded.
+    ///
+    /// # Errors
+    /// `NotFound`; any error from reading the pool.
+    pub fn is_unlocked(&self, name: &str) -> Result<bool> {
+        let dataset = self.datasets().find(name)?;
+        let encryption = self.datasets().encryption(&dataset)?;
+        Ok(encryption.is_none_or(|it| it.is_available))
     }
 
     /// Loads the key of an encryption root; with `only_checks`, only tries it.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use base::{Context, Error, Result, Txg};
 use check::{Checksums, Finding, Options, ProgressFn, Severity};
+use dmu::Objset;
 use machine::Holder;
 use serde_json::{Value, json};
 use spa::{ImportOptions, Spa};
@@ -27,6 +28,8 @@ use vdev::import::FoundPool;
 use zpl::mount::Mount;
 
 use crate::failure::Reason;
+use crate::keys;
+use crate::pools::Pools;
 use crate::rewind::is_obstacle;
 use crate::session::{NewName, Session};
 
@@ -367,6 +370,44 @@ impl Remains {
     /// As [`zpl::mount::mount`].
     pub fn mount(&self, name: &str) -> Result<Mount> {
         zpl::mount::mount(self.0.parts().dsl(), name, true)
+    }
+
+    /// The objects of a data set or snapshot.
+    ///
+    /// # Errors
+    /// `NoKey`; errors of reading it.
+    pub fn objset(&self, name: &str) -> Result<Arc<Objset>> {
+        let dsl = self.0.parts().dsl();
+        let dataset = dsl.dataset(name)?;
+        dsl.check_key(&dataset)?;
+        dataset.objset()
+    }
+
+    /// The encryption root whose key has to be loaded before the contents of a data set can be read.
+    ///
+    /// # Errors
+    /// Errors of reading how it is encrypted.
+    pub fn locked_root(&self, name: &str) -> Result<Option<String>> {
+        let dsl = self.0.parts().dsl();
+        let encryption = dsl.encryption(&dsl.dataset(name)?.dir())?;
+        let locked = encryption.filter(|it| !it.is_available);
+        locked.map(|it| dsl.encryption_root(&it)).transpose()
+    }
+
+    /// Loads the key of an encryption root, from where `keylocation` says if not from `location`.
+    ///
+    /// # Errors
+    /// Those of the source; `Permission` when it is another key.
+    pub fn unlock(&self, pools: &Pools, root: &str, location: Option<&str>) -> Result<()> {
+        let dsl = self.0.parts().dsl();
+        let encryption = dsl.encryption(&dsl.dir(root)?)?;
+        let encryption = encryption.ok_or_else(|| Error::invalid("it is not encrypted"))?;
+        let set = match location {
+            Some(location) => location.to_owned(),
+            None => keys::location_of(dsl, root)?,
+        };
+        let key = keys::ask(pools.key_source(), root, &encryption, &set)?;
+        dsl.load_key(root, key, false)
     }
 
     /// The top-level vdevs that cannot be read.

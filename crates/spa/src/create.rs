@@ -76,6 +76,8 @@ pub struct NewPool {
     pub compatibility: Option<String>,
     /// `-O`: properties of the root dataset.
     pub fs_props: Vec<(String, PropValue)>,
+    /// The key of the root dataset, if it is an encryption root.
+    pub encryption: Option<dsl::NewRoot>,
 }
 
 /// How to create a pool.
@@ -214,6 +216,7 @@ impl Spa {
                 groups: groups.clone(),
             },
             &options.new.fs_props,
+            options.new.encryption.as_ref(),
             options.init_root,
             &tx,
         )?;

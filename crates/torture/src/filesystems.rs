@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{ErrorKind, Result};
-use dsl::DslPool;
+use dsl::{DslPool, Encrypted};
 use phys::PropValue;
 use spa::Spa;
 use zpl::Filesystem;
@@ -114,7 +114,7 @@ impl Filesystems {
         let new = pool::new_fs(&name, &any_props(dice));
         let dsl = session.spa.parts().dsl();
         match dice.once_in(3) {
-            true => dsl.create_encrypted(new, keys::any_root(dice)?)?,
+            true => dsl.create_encrypted(new, Encrypted::Root(keys::any_root(dice)?))?,
             false => dsl.create_dataset(new)?,
         }
         let root = session.mount(&name).root();

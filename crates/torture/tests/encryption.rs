@@ -1,12 +1,17 @@
 //! Encrypted data sets that OpenZFS wrote: each suite and format of keys, what is read with the key and what without.
 
+use std::sync::Arc;
+
 use base::{ErrorKind, ObjectId};
 use crypt::{KeyFormat, Suite, WrappingKey};
-use dsl::{KeyChange, NewRoot};
-use spa::Spa;
+use dsl::{Encrypted, KeyChange, NewRoot};
+use geom::Provider;
+use phys::PropValue;
+use spa::{CreateOptions, NewPool, Spa};
 use torture::files::Files;
 use torture::golden::golden;
 use torture::{Dice, pool};
+use vdev::{AuxSpec, Grouping, NewDevice, TopSpec, VdevKind};
 use zpl::Filesystem;
 use zpl::mount::mount;
 
@@ -550,6 +555,223 @@ fn the_kernel_takes_what_was_written_here() {
         assert!(read(&fs, "again").as_bytes() == written);
     }
     pool::assert_clean(&spa);
+}
+
+/// The key of an encryption root.
+fn root_key(suite: Suite, format: KeyFormat, given: &[u8]) -> NewRoot {
+    let KeyChange::New { key, .. } = new_key(format, given) else {
+        unreachable!("a new key");
+    };
+    NewRoot { suite, ..key }
+}
+
+fn at_prompt() -> Vec<(String, PropValue)> {
+    vec![(
+        "keylocation".to_owned(),
+        PropValue::Text("prompt".to_owned()),
+    )]
+}
+
+fn create(spa: &Spa, name: &str, how: Encrypted) {
+    let props = match how {
+        Encrypted::Root(_) => at_prompt(),
+        _ => Vec::new(),
+    };
+    let new = dsl::NewDataset {
+        name: name.to_owned(),
+        type_: phys::ObjsetType::Zfs,
+        flags: 0,
+        props,
+        init: zpl::mount::init(zpl::NewFilesystem::default(), true),
+    };
+    spa.parts().dsl().create_encrypted(new, how).unwrap();
+}
+
+/// Data sets of the pool whose root is encrypted: the suite of each, and its encryption root.
+const BELOW: [(&str, Option<Suite>, &str); 7] = [
+    ("tank", Some(Suite::Aes192Ccm), "tank"),
+    ("tank/same", Some(Suite::Aes192Ccm), "tank"),
+    ("tank/other", Some(Suite::Aes256Gcm), "tank"),
+    ("tank/clear", None, ""),
+    ("tank/origin", Some(Suite::Aes128Gcm), "tank/promoted"),
+    ("tank/promoted", Some(Suite::Aes128Gcm), "tank/promoted"),
+    (
+        "tank/promoted/below",
+        Some(Suite::Aes256Ccm),
+        "tank/promoted",
+    ),
+];
+
+/// A new pool whose root is encrypted, with other suites below it, and a promoted clone of an encryption root; each has
+/// a file `written`.
+fn pool_of_encrypted_root(device: &Arc<dyn Provider>, written: &[u8]) -> Spa {
+    let disk = NewDevice {
+        kind: VdevKind::Disk,
+        path: device.name().to_owned(),
+        provider: device.clone(),
+    };
+    let spa = Spa::create(CreateOptions {
+        name: "tank".to_owned(),
+        aux: AuxSpec::default(),
+        vdevs: vec![TopSpec::new(Grouping::Single, vec![disk])],
+        new: NewPool {
+            ashift: 12,
+            features: phys::feature::kept().collect(),
+            fs_props: at_prompt(),
+            encryption: Some(root_key(
+                Suite::Aes192Ccm,
+                KeyFormat::Passphrase,
+                PASSPHRASE,
+            )),
+            ..NewPool::default()
+        },
+        init_root: zpl::mount::init(zpl::NewFilesystem::default(), true),
+        command: "zpool create -O encryption=aes-192-ccm tank".to_owned(),
+        host: pool::host(),
+        settings: pool::settings(),
+    })
+    .unwrap();
+    let dsl = spa.parts().dsl();
+    create(&spa, "tank/same", Encrypted::AsAbove);
+    create(&spa, "tank/other", Encrypted::In(Suite::Aes256Gcm));
+    create(&spa, "tank/clear", Encrypted::Off);
+    let key = root_key(Suite::Aes128Gcm, KeyFormat::Hex, HEX);
+    create(&spa, "tank/origin", Encrypted::Root(key));
+    pool::write_file(&spa, "tank/origin", "written", written);
+    dsl.snapshot(&["tank/origin@then"], Vec::new()).unwrap();
+    dsl.clone_dataset("tank/promoted", "tank/origin@then", Vec::new())
+        .unwrap();
+    create(&spa, "tank/promoted/below", Encrypted::In(Suite::Aes256Ccm));
+    dsl.promote("tank/promoted").unwrap();
+    // The clone has the file from its origin.
+    let has_it = ["tank/origin", "tank/promoted"];
+    for (name, ..) in BELOW.iter().filter(|(name, ..)| !has_it.contains(name)) {
+        pool::write_file(&spa, name, "written", written);
+    }
+    spa
+}
+
+/// Loads both keys of that pool, and checks what is in it.
+fn check_encrypted_root(spa: &Spa, written: &[u8]) {
+    let dsl = spa.parts().dsl();
+    for (name, suite, _) in BELOW {
+        let opened = mount(dsl, name, true).map(|_| ()).map_err(|e| e.kind());
+        let expected = suite.map_or(Ok(()), |_| Err(ErrorKind::NoKey));
+        assert_eq!(opened, expected, "{name}");
+    }
+    load(spa, "tank", PASSPHRASE).unwrap();
+    load(spa, "tank/promoted", HEX).unwrap();
+    for (name, suite, root) in BELOW {
+        let encryption = dsl.encryption(&dsl.dir(name).unwrap()).unwrap();
+        assert_eq!(encryption.as_ref().map(|it| it.suite), suite, "{name}");
+        if let Some(encryption) = encryption {
+            assert_eq!(dsl.encryption_root(&encryption).unwrap(), root, "{name}");
+        }
+        let fs = mount(dsl, name, true).unwrap();
+        assert!(read(&fs, "written").as_bytes() == written, "{name}");
+    }
+    pool::assert_clean(spa);
+}
+
+#[test]
+fn the_root_of_a_pool_is_encrypted_and_another_suite_is_below_it() {
+    let device: Arc<dyn Provider> = Arc::new(ram::Memory::new("/disk", 128 << 20));
+    let written = b"what must not be found on the disk ".repeat(6000);
+    let spa = pool_of_encrypted_root(&device, &written);
+    let dsl = spa.parts().dsl();
+    dsl.unload_key("tank/promoted").unwrap();
+    // A suite needs a key to be under, which is loaded.
+    for (name, kind) in [
+        ("tank/promoted/new", ErrorKind::NoKey),
+        ("tank/clear/new", ErrorKind::InvalidInput),
+    ] {
+        let new = dsl::NewDataset {
+            name: name.to_owned(),
+            type_: phys::ObjsetType::Zfs,
+            flags: 0,
+            props: Vec::new(),
+            init: zpl::mount::init(zpl::NewFilesystem::default(), true),
+        };
+        let refused = dsl.create_encrypted(new, Encrypted::In(Suite::Aes128Ccm));
+        assert_eq!(refused.unwrap_err().kind(), kind, "{name}");
+    }
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&[device.clone()], "tank");
+    let spa = pool::open(&[device], false).unwrap();
+    check_encrypted_root(&spa, &written);
+}
+
+const KERNEL_ROOT: &str = r#"
+set -e
+printf '000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f' >/tmp/hex
+zpool import -d /dev -R /mnt -N tank
+echo 'correct horse' | zfs load-key tank
+zfs load-key -L file:///tmp/hex tank/promoted
+zfs mount -a
+[ "$(zfs get -H -o value encryption tank/other)" = aes-256-gcm ]
+[ "$(zfs get -H -o value encryptionroot tank/other)" = tank ]
+[ "$(zfs get -H -o value encryption tank/clear)" = off ]
+[ "$(zfs get -H -o value encryptionroot tank/origin)" = tank/promoted ]
+for fs in tank tank/same tank/other tank/clear tank/origin tank/promoted tank/promoted/below; do
+  cd /mnt/$fs
+  [ "$(sha256sum <written)" = "$(sha256sum </host/written)" ]
+  echo kernel >kernel; cp written again
+done
+cd /; zfs create -o encryption=aes-128-ccm tank/other/kernels; cp /host/written /mnt/tank/other/kernels/
+zfs snapshot -r tank@kernel
+zfs unmount -a; zfs unload-key -r tank
+echo 'correct horse' | zfs load-key tank
+echo 'battery staple' >/tmp/new
+zfs load-key -L file:///tmp/hex tank/promoted
+zfs change-key -o keyformat=passphrase -o keylocation=file:///tmp/new -o pbkdf2iters=100000 tank/promoted
+zfs mount -a
+[ "$(sha256sum </mnt/tank/origin/again)" = "$(sha256sum </host/written)" ]
+zpool scrub -w tank; zpool status -v tank
+zpool status tank | grep -q 'with 0 errors'
+zpool status tank | grep -q 'No known data errors'
+zpool export tank
+"#;
+
+/// `ENCRYPTION=all`: a minute.
+#[test]
+fn the_kernel_takes_an_encrypted_root_and_a_promoted_clone() {
+    if std::env::var_os("ENCRYPTION").is_none() {
+        return;
+    }
+    let Some(guest) = oracle::vm::Guest::find() else {
+        return;
+    };
+    let host = tempfile::tempdir().unwrap();
+    let written = b"written here ".repeat(20_000);
+    std::fs::write(host.path().join("written"), &written).unwrap();
+    let device = || pool::images(host.path(), 1, 128 << 20);
+    let spa = pool_of_encrypted_root(&device()[0], &written);
+    spa.export().unwrap();
+    drop(spa);
+    let disk = host.path().join("disk0");
+    guest
+        .run(KERNEL_ROOT, host.path(), &[&disk])
+        .assert_success();
+    let spa = pool::open(&device(), false).unwrap();
+    load(&spa, "tank", PASSPHRASE).unwrap();
+    load(&spa, "tank/promoted", b"battery staple").unwrap();
+    let dsl = spa.parts().dsl();
+    for (name, ..) in BELOW {
+        for name in [name.to_owned(), format!("{name}@kernel")] {
+            let fs = mount(dsl, &name, true).unwrap();
+            assert_eq!(read(&fs, "kernel"), "kernel\n", "{name}");
+            assert!(read(&fs, "again").as_bytes() == written, "{name}");
+        }
+    }
+    let kernels = dsl.encryption(&dsl.dir("tank/other/kernels").unwrap());
+    assert_eq!(kernels.unwrap().unwrap().suite, Suite::Aes128Ccm);
+    let fs = mount(dsl, "tank/other/kernels", true).unwrap();
+    assert!(read(&fs, "written").as_bytes() == written);
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&device(), "tank");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! | word     | the other side                                                      |
 //! |----------|---------------------------------------------------------------------|
 //! | `peer`   | OpenZFS in user space (libzpool), and a plain copy-checksum-write loop |
+//! | `crypt`  | AES-GCM alone                                                       |
 //! | `verify` | OpenZFS's `zdb -bcc`                                                |
 //! | `cp`     | `cp -a` into a file system of the kernel                              |
 //! | `mount`  | file systems of the kernel, and FUSE with nothing behind it             |
@@ -15,9 +16,11 @@
 //! | `lab`    | the clock of the machines in the experiments                          |
 //! | `stream` | none: one turn of ours, for `peer`                                  |
 //! | `plain`  | none: one turn of the plain loop, for `peer`                        |
+//! | `seal`   | none: one turn of AES-GCM alone, for `crypt`                        |
 //! | `passthrough` | none: a folder through FUSE, for `mount`                       |
 
 mod cp;
+mod crypt;
 mod host_fs;
 mod lab;
 mod layout;
@@ -41,19 +44,22 @@ pub(crate) const BENCH: Command<Entry> = Command::words(
     "\
 usage: ashift bench peer --peer PROGRAM [--layout LAYOUT] [--devices N] [--compression off|lz4|zstd]
                          [--size SIZE] [--runs N] [--data FILE] [--dir DIR] [-j]
+       ashift bench crypt [--size SIZE] [--runs N] [--data FILE] [--dir DIR] [-j]
        ashift bench verify --dir DIR [--zdb PROGRAM] [--runs N] [-j] POOL
        ashift bench cp [--files N] [--fs btrfs|ext4|xfs] [--runs N] [--dir DIR] [-j]
        ashift bench mount [--files N] [--size SIZE] [--runs N] [--dir DIR] [-j]
        ashift bench parity [--raidz-test PROGRAM] [-j]
        ashift bench parity each
        ashift bench lab [--data DIR] [--runs N] [-j] [EXPERIMENT...]
-       ashift bench stream LAYOUT COMPRESSION MIB DATA FILE...
+       ashift bench stream [--encryption SUITE] LAYOUT COMPRESSION MIB DATA FILE...
        ashift bench plain MIB DATA FILE
+       ashift bench seal MIB DATA
        ashift bench passthrough FOLDER DIR
 
     peer    write and read an object, beside PROGRAM LAYOUT RECORDSIZE COMPRESSION MIB DATA FILE...,
             which prints 'write_MBps N' and 'read_MBps N'; N devices are made in DIR (/dev/shm); LAYOUT
             is single (the default, on one device) or a word of zpool create: mirror, raidz2, draid2:4d:12c:1s
+    crypt   write and read an object of an encrypted data set, beside AES-GCM alone on all cores
     verify  check the exported POOL whose devices are in DIR, beside zdb -e -p DIR -bcc POOL
     cp      copy a tree of N small files into a new pool, beside cp -a and sync into a new file
             system on a loop device, both on images in DIR (the temporary folder); needs root
@@ -64,6 +70,7 @@ usage: ashift bench peer --peer PROGRAM [--layout LAYOUT] [--devices N] [--compr
     lab     run experiments, beside the time that they may take; the sweep only with --data
     stream  make a pool on FILEs, which are there, write MIB of DATA, export, import, read, compare
     plain   copy, sum and write MIB of DATA to FILE; read, sum and compare
+    seal    encrypt and decrypt MIB of DATA in memory, with AES-256-GCM on all cores
     passthrough  show FOLDER at DIR through FUSE until that is unmounted
 ",
     run,
@@ -75,6 +82,7 @@ const VERBS: Table<fn(&mut Words) -> Outcome> = Table {
     program: "ashift bench",
     commands: &[
         verb("peer", peer::run),
+        verb("crypt", crypt::run),
         verb("verify", verify::run),
         verb("cp", cp::run),
         verb("mount", mount::run),
@@ -82,6 +90,7 @@ const VERBS: Table<fn(&mut Words) -> Outcome> = Table {
         verb("lab", lab::run),
         verb("stream", stream::run),
         verb("plain", plain::run),
+        verb("seal", crypt::seal),
         verb("passthrough", mount::passthrough::run),
     ],
 };

@@ -72,7 +72,10 @@ pub(super) fn run(words: &mut Words) -> Outcome {
 }
 
 /// Calls `work` for each chunk of `[0, total)`, from as many threads as there are processors.
-fn on_all_cores(total: u64, work: impl Fn(u64, &mut [u8]) -> Result<()> + Sync) -> Result<()> {
+pub(super) fn on_all_cores(
+    total: u64,
+    work: impl Fn(u64, &mut [u8]) -> Result<()> + Sync,
+) -> Result<()> {
     let next = AtomicU64::new(0);
     let threads = (0..rt::parallelism()).collect();
     let results: Vec<Result<()>> = rt::parallel_map(threads, |_: usize| {

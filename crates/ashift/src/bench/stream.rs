@@ -11,8 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::{Error, ObjectId, Result};
+use crypt::{KeyFormat, Suite, WrappingKey};
 use dmu::{Content, NewObject};
-use dsl::NewDataset;
+use dsl::{Encrypted, NewDataset, NewRoot};
 use geom::Provider;
 use geom::disk::{OpenMode, open};
 use phys::feature;
@@ -79,8 +80,12 @@ pub(super) fn payload(path: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `ashift bench stream LAYOUT COMPRESSION MIB DATA FILE…`: the files are there.
+/// `ashift bench stream [--encryption SUITE] LAYOUT COMPRESSION MIB DATA FILE…`: the files are there.
 pub(super) fn run(words: &mut Words) -> Outcome {
+    let suite = words
+        .take("encryption")
+        .map(|name| suite(&name))
+        .transpose()?;
     words.check_all_taken()?;
     let [layout, compression, mib, data, files @ ..] = &words.operands[..] else {
         return Err(usage_error());
@@ -94,8 +99,31 @@ pub(super) fn run(words: &mut Words) -> Outcome {
     let total = number(mib)? << 20;
     let payload = payload(data)?;
     let tops = super::layout::specs(layout, files)?;
-    let object = write(&tops, compression, total, &payload)?;
+    let object = write(&tops, (compression, suite), total, &payload)?;
     Ok(read(files, object, total, &payload)?)
+}
+
+fn suite(name: &str) -> Result<Suite> {
+    let mut all = Suite::ALL.into_iter();
+    let found = all.find(|suite| suite.to_string() == name);
+    found.ok_or_else(|| Error::invalid(format!("encryption '{name}'")))
+}
+
+fn key() -> Result<WrappingKey> {
+    WrappingKey::new(KeyFormat::Raw, &[7; 32], 0, 0)
+}
+
+fn encryption(suite: Option<Suite>) -> Result<Encrypted> {
+    let Some(suite) = suite else {
+        return Ok(Encrypted::AsAbove);
+    };
+    Ok(Encrypted::Root(NewRoot {
+        suite,
+        format: KeyFormat::Raw,
+        salt: 0,
+        iterations: 0,
+        key: key()?,
+    }))
 }
 
 fn host() -> Host {
@@ -136,12 +164,12 @@ fn create(tops: &[TopSpec<String>]) -> Result<Spa> {
 
 fn write(
     tops: &[TopSpec<String>],
-    compression: CompressType,
+    (compression, suite): (CompressType, Option<Suite>),
     total: u64,
     payload: &[u8],
 ) -> Result<ObjectId> {
     let spa = create(tops)?;
-    spa.parts().dsl().create_dataset(NewDataset {
+    let new = NewDataset {
         name: "bench/data".into(),
         type_: ObjsetType::Other,
         flags: 0,
@@ -150,10 +178,18 @@ fn write(
             PropValue::Number(u64::from(compression.raw())),
         )],
         init: Box::new(|_, _| Ok(())),
-    })?;
+    };
+    spa.parts()
+        .dsl()
+        .create_encrypted(new, encryption(suite)?)?;
     let dataset = spa.parts().dsl().dataset("bench/data")?;
     let objset = dataset.objset()?;
-    let new = NewObject::new(ObjectType::UINT64_OTHER).blksz(RECORD_BYTES);
+    // Of a type whose blocks are encrypted.
+    let type_ = match suite {
+        Some(_) => ObjectType::PLAIN_FILE_CONTENTS,
+        None => ObjectType::UINT64_OTHER,
+    };
+    let new = NewObject::new(type_).blksz(RECORD_BYTES);
     let tx = spa.parts().groups().hold_open(0)?;
     let dnode = objset.object_alloc(&tx, &new)?;
     drop(tx);
@@ -188,7 +224,11 @@ fn read(files: &[String], object: ObjectId, total: u64, payload: &[u8]) -> Resul
         host: host(),
         settings: Settings::default(),
     })?;
-    let dataset = spa.parts().dsl().dataset("bench/data")?;
+    let dsl = spa.parts().dsl();
+    let dataset = dsl.dataset("bench/data")?;
+    if dsl.encryption(&dataset.dir())?.is_some() {
+        dsl.load_key("bench/data", key()?, false)?;
+    }
     let objset = dataset.objset()?;
     let dnode = objset.hold(object)?;
 

@@ -534,7 +534,8 @@ impl<'a> Copy<'a> {
         let mut from = self.source.open(item.file, false)?;
         let mut to = self.target.open(new, true)?;
         let (piece, bar) = (&mut self.piece, &self.run.bar);
-        let lost = salvage::contents((&mut *from, &mut *to), item.meta, piece, |n| bar.inc(n))?;
+        let shape = (item.meta.size, item.meta.blksz);
+        let lost = salvage::contents((&mut *from, &mut *to), shape, piece, |n| bar.inc(n))?;
         if let Some(salvage) = &mut self.salvage {
             salvage.lost = lost;
         }

@@ -119,7 +119,7 @@ fn spec(time: Time) -> Timespec {
 }
 
 /// An open file of the host.
-struct HostFile(File);
+pub(super) struct HostFile(pub(super) File);
 
 impl Content for HostFile {
     fn read_at(&mut self, offset: u64, out: &mut [u8]) -> Result<usize> {

@@ -27,6 +27,7 @@ mod salvage;
 mod show;
 mod stat;
 mod tree;
+mod volume;
 mod walk;
 
 use base::{Error, ErrorKind};

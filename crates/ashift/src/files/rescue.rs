@@ -2,17 +2,19 @@
 //!
 //! # What it is
 //! The newest state that opens is read, even if whole top-level vdevs are missing. Every file system is copied as `cp
-//! -a` would, but for what is lost: [`super::salvage`]. Files whose directories are lost are found in the list of
+//! -a` would, but for what is lost: [`super::salvage`]; a volume becomes an image file. Keys of what is encrypted are
+//! asked for. Files whose directories are lost are found in the list of
 //! objects of their file system, and get names below `lost+found`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use admin::getopt::Parsed;
+use admin::getopt::{Flag, Parsed};
 use admin::number::date_time;
-use base::{Context, Error, ErrorKind, ObjectId, Result, Txg};
-use service::{Access, Past, PastState, Remains};
+use base::{Context, Error, ObjectId, Result, Txg};
+use phys::ObjsetType;
+use service::{Access, Past, PastState, Pools, Remains};
 use zpl::FileType;
 use zpl::mount::Mount;
 
@@ -22,6 +24,7 @@ use super::host_tree::HostTree;
 use super::pool_tree::PoolTree;
 use super::salvage::{Left, Salvage};
 use super::tree::{Handle, Tree};
+use super::volume;
 use crate::caller;
 use crate::command::{Command, Entry};
 use crate::failure::{Fail, Outcome};
@@ -37,13 +40,16 @@ const FOUND: &str = "lost+found";
 const DNODES_PER_BLOCK: u64 = 32;
 
 const USAGE: &str = "\
-usage: ashift rescue [-d FOLDER|DEVICE]… [-T TXG] [-sv] POOL|GUID FOLDER
+usage: ashift rescue [-d FOLDER|DEVICE]… [-T TXG] [-k DATASET=FILE]… [-sv] POOL|GUID FOLDER
 ";
 
 const MORE: &str = "
 Copies what can be read of a pool that cannot be imported, destroyed pools included, into a folder of this host, each
 file system below the folder of its name, with owners, modes, times, links, extended attributes. What cannot be read of
-a file is a hole in the copy. Nothing of the pool is changed.
+a file is a hole in the copy. A volume becomes an image file. Nothing of the pool is changed.
+
+The keys of encrypted data sets are asked for where their property keylocation says; what is left out without a key
+is said.
 
 Each file is in FOLDER/rescue.tsv, with what was saved: whole, partly (and which bytes are lost), or gone; of a
 directory whose names cannot all be read: names. Files of lost directories are below lost+found. The same command goes
@@ -52,6 +58,8 @@ devices, belongs into another folder. `ashift rewind` shows the states of a pool
 
   -d PLACE  look for the devices there; otherwise on all disks, and among the imported pools
   -T TXG    the state of this txg; otherwise the newest that opens
+  -k DATASET=FILE, --key DATASET=FILE
+            the key of this encryption root is in FILE
   -s        the snapshots, too, each beside its file system
   -v        say each file
 ";
@@ -60,9 +68,10 @@ pub(crate) const RESCUE: Command<Entry> = Command::parsed(
     "rescue",
     "copy what is left of a pool that cannot be imported",
     USAGE,
-    ("d:sT:v", 2),
+    ("d:k:sT:v", 2),
     rescue,
 )
+.long(&[("key", Flag::Short('k'))])
 .more(MORE);
 
 fn rescue(parsed: &Parsed) -> Outcome {
@@ -71,6 +80,7 @@ fn rescue(parsed: &Parsed) -> Outcome {
     };
     let txg = parsed.value('T').map(str::parse::<u64>).transpose();
     let txg = txg.map_err(|_| Fail::Usage("invalid txg".to_owned()))?;
+    let key_files = key_files(parsed)?;
     let session = session(Access::Read, "");
     let places: Vec<&str> = parsed.values('d').collect();
     let past = rewind::find(&session, wanted, &places)?;
@@ -92,11 +102,62 @@ fn rescue(parsed: &Parsed) -> Outcome {
         let text = format!("what is below cannot be listed: {error}");
         salvage.note(&name, &Left::Names(text))?;
     }
+    let mut locks = Locks {
+        pools: session.pools(),
+        key_files,
+        refused: BTreeMap::new(),
+    };
     for name in with_snapshots(&remains, names, parsed.has('s'), &mut salvage)? {
-        let saved = save(&remains, &name, folder, &mut salvage, &mut run);
+        let saved = match locks.open(&remains, &name) {
+            Ok(()) => save(&remains, &name, folder, &mut salvage, &mut run),
+            Err(why) => note(&mut salvage, &mut run, &name, &Left::Gone(why)),
+        };
         run.note(&name, saved);
     }
     sum_up(&mut run, &salvage)
+}
+
+/// The files of `--key`, by encryption root.
+fn key_files(parsed: &Parsed) -> Result<BTreeMap<String, String>, Fail> {
+    let mut files = BTreeMap::new();
+    for text in parsed.values('k') {
+        let wrong = || Fail::Usage(format!("'{text}' is not DATASET=FILE"));
+        let (root, file) = text.split_once('=').ok_or_else(wrong)?;
+        let path = std::path::absolute(file)?;
+        files.insert(root.to_owned(), format!("file://{}", path.display()));
+    }
+    Ok(files)
+}
+
+/// The keys of what is encrypted.
+struct Locks<'a> {
+    pools: &'a Pools,
+    /// Where keys are, if not where `keylocation` says, by encryption root.
+    key_files: BTreeMap<String, String>,
+    /// Why those of encryption roots are not loaded: each is asked for once.
+    refused: BTreeMap<String, String>,
+}
+
+impl Locks<'_> {
+    /// Loads the key of a data set, or says why it is not there.
+    fn open(&mut self, remains: &Remains, name: &str) -> Result<(), String> {
+        let root = match remains.locked_root(name) {
+            Ok(None) => return Ok(()),
+            Ok(Some(root)) => root,
+            Err(error) => return Err(format!("it is not known how it is encrypted: {error}")),
+        };
+        if let Some(why) = self.refused.get(&root) {
+            return Err(why.clone());
+        }
+        let location = self.key_files.get(&root).map(String::as_str);
+        let unlocked = remains.unlock(self.pools, &root, location);
+        unlocked.map_err(|error| {
+            let why = format!(
+                "the key of '{root}' is not loaded ({error}); give it with --key {root}=FILE"
+            );
+            self.refused.entry(root).or_insert(why).clone()
+        })
+    }
 }
 
 /// The newest state that opens.
@@ -149,17 +210,23 @@ fn save(
     salvage: &mut Salvage,
     run: &mut Run,
 ) -> Result<()> {
+    let place = folder.join(name);
+    let objset = match remains.objset(name) {
+        Ok(objset) => objset,
+        Err(error) => return note(salvage, run, name, &Left::Gone(error.to_string())),
+    };
+    if objset.type_() == ObjsetType::Zvol {
+        if salvage.is_done(name) {
+            return Ok(());
+        }
+        let left = volume::save(&objset, &place, name, salvage, run)?;
+        return note(salvage, run, name, &left);
+    }
     let mount = match remains.mount(name) {
         Ok(mount) => Arc::new(mount),
-        Err(error) => {
-            let why = match error.kind() {
-                ErrorKind::InvalidInput => "volumes are not copied".to_owned(),
-                _ => error.to_string(),
-            };
-            return note(salvage, run, name, &Left::Gone(why));
-        }
+        Err(error) => return note(salvage, run, name, &Left::Gone(error.to_string())),
     };
-    let place = folder.join(name);
+    salvage.opened(name)?;
     let shown = place.display().to_string();
     let made = std::fs::create_dir_all(&place).map_err(Error::from);
     made.within(|| shown.clone())?;

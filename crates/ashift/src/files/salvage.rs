@@ -17,8 +17,11 @@ use std::path::Path;
 
 use base::{Context, Error, ErrorKind, Result};
 
-use super::tree::{Content, Meta};
+use super::tree::Content;
 use crate::caller;
+
+/// The word for a data set that was gone before, and is copied now.
+const OPENED: &str = "opened";
 
 /// What was saved of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +91,9 @@ impl Salvage {
             let path = rest.split('\t').next()?;
             Some((path.to_owned(), word.to_owned()))
         };
-        let done = text[..whole_lines].lines().filter_map(parse).collect();
+        let mut done: BTreeMap<String, String> =
+            text[..whole_lines].lines().filter_map(parse).collect();
+        done.retain(|_, word| word != OPENED);
         let journal = File::options().create(true).append(true).open(path);
         let journal = journal.map_err(Error::from).within(name)?;
         // A line that was cut off is written again.
@@ -140,6 +145,19 @@ impl Salvage {
         Ok(())
     }
 
+    /// Notes that a data set which was gone in an earlier run is copied: its files are in the journal from now on.
+    ///
+    /// # Errors
+    /// Errors of writing the journal.
+    pub(super) fn opened(&mut self, name: &str) -> Result<()> {
+        let name = escaped(name);
+        if self.done.remove(&name).is_none_or(|word| word != "gone") {
+            return Ok(());
+        }
+        let written = writeln!(self.journal, "{OPENED}\t{name}\t");
+        written.map_err(Error::from).within(|| "the journal")
+    }
+
     /// What is to be said of files that are not whole, since the last call.
     pub(super) fn take_said(&mut self) -> Vec<String> {
         std::mem::take(&mut self.said)
@@ -174,18 +192,17 @@ pub(super) fn is_damage(error: &Error) -> bool {
     matches!(error.kind(), Checksum | Corrupt | Io | NotFound)
 }
 
-/// Copies what can be read of a file. Returns the ranges that cannot.
+/// Copies what can be read of a file of `size` bytes in blocks of `blksz`. Returns the ranges that cannot.
 ///
 /// # Errors
 /// Those of writing.
 pub(super) fn contents(
     (from, to): (&mut dyn Content, &mut dyn Content),
-    meta: &Meta,
+    (size, blksz): (u64, u64),
     piece: &mut [u8],
     done: impl Fn(u64),
 ) -> Result<Vec<Range<u64>>> {
-    let size = meta.size;
-    let block = meta.blksz.clamp(512, piece.len() as u64);
+    let block = blksz.clamp(512, piece.len() as u64);
     let mut lost: Vec<Range<u64>> = Vec::new();
     let mut at = 0;
     while at < size {
@@ -250,6 +267,14 @@ mod tests {
         assert!(salvage.is_done("tank:/a\tb\n") && salvage.is_done("tank:/c"));
         assert!(!salvage.is_done("tank:/d") && !salvage.is_done("tank:/e"));
         assert_eq!(salvage.counts().into_values().sum::<u64>(), 3);
+        let mut salvage = salvage;
+        salvage.opened("tank:/d").unwrap();
+        salvage.opened("tank").unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, format!("{expected}opened\ttank:/d\t\n"));
+        for salvage in [salvage, Salvage::begin(&path).unwrap()] {
+            assert_eq!(salvage.counts().get("gone"), None);
+        }
     }
     #[test]
     fn what_is_lost_of_a_file_is_said_once() {

@@ -11,9 +11,10 @@ use phys::feature;
 use service::{NewKey, Session};
 
 use super::fail::{Fail, Outcome};
-use super::key::{Said, encryption, is_root, unlock};
+use super::key::{encryption, is_root};
 use super::set::{Typed, split_assignments};
 use super::target::{Target, open};
+use crate::keys::{self, Said};
 
 /// Exit code of a failed change: OpenZFS returns what its library does, which is -1.
 const NOT_CHANGED: u8 = 255;
@@ -38,7 +39,7 @@ pub(super) fn change_key(session: &Session, parsed: &Parsed) -> Outcome {
     let is_locked = !target.pool.is_unlocked(name).map_err(|e| failed(&e))?;
     // Where no process holds the pool, no other command could have loaded the key.
     if is_locked && (parsed.has('l') || !target.pool.is_kept()) {
-        unlock(&target).map_err(|fail| {
+        keys::unlock(&target.pool, name).map_err(|fail| {
             fail.say("");
             Fail::Said(NOT_CHANGED)
         })?;
@@ -105,7 +106,7 @@ fn new_key(target: &Target, encryption: &Encryption, typed: &Typed) -> Outcome<K
         location: &location,
         iterations: number("pbkdf2iters")?,
     };
-    let key = target.pool.ask_for_new_key(name, &new);
+    let key = target.pool.pools().ask_for_new_key(name, &new);
     Ok(KeyChange::New {
         key: key.map_err(|e| failed(&e))?,
         location,

@@ -9,9 +9,9 @@ use admin::name::{NameKind, check_name, check_nesting, parent_of, pool_of};
 use admin::number::parse_number;
 use admin::prop::{DatasetContext, Types};
 use base::ErrorKind;
-use dsl::{NewDataset, NewRoot, ObjsetInit, PropChange};
+use dsl::{Encrypted, NewDataset, ObjsetInit, PropChange};
+use phys::ObjsetType;
 use phys::feature;
-use phys::{ObjsetType, PropValue};
 use service::{DatasetsWriter, OpenPool, Session};
 use spa::FeatureState;
 
@@ -19,6 +19,7 @@ use super::fail::{Fail, Outcome, words};
 use super::key;
 use super::set::{Stored, Typed, check, split_assignments};
 use super::target::{exists, find, open};
+use crate::keys::{self, Choice};
 use crate::mounting::{self, How};
 
 /// Fills the objset of a new file system; its root directory belongs to the current user.
@@ -70,7 +71,7 @@ pub(super) fn make_ancestors(pool: &OpenPool, name: &str) -> Outcome {
         match pool.datasets().find(ancestor) {
             Ok(_) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                make(pool, ancestor, Stored::new(), None)?;
+                make(pool, ancestor, Stored::new(), Encrypted::AsAbove)?;
                 if pool.pools().can_mount() {
                     mounting::mount(pool, ancestor, &How::default())?;
                 }
@@ -86,7 +87,7 @@ fn is_limit(name: &str) -> bool {
     ["quota", "refquota", "reservation", "refreservation"].contains(&name)
 }
 
-fn make(pool: &OpenPool, name: &str, props: Stored, root: Option<NewRoot>) -> Outcome {
+fn make(pool: &OpenPool, name: &str, props: Stored, how: Encrypted) -> Outcome {
     let (limits, props): (Stored, Stored) = props.into_iter().partition(|(n, _)| is_limit(n));
     let new = NewDataset {
         name: name.to_owned(),
@@ -96,9 +97,9 @@ fn make(pool: &OpenPool, name: &str, props: Stored, root: Option<NewRoot>) -> Ou
         init: init_filesystem(pool),
     };
     let made = pool.change_datasets(|datasets| {
-        match root {
-            Some(root) => datasets.create_encrypted(new, root)?,
-            None => datasets.create(new)?,
+        match how {
+            Encrypted::AsAbove => datasets.create(new)?,
+            how => datasets.create_encrypted(new, how)?,
         }
         set_limits(datasets, name, limits)
     });
@@ -163,28 +164,37 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
         what
     };
     let context = DatasetContext::creating(Types::FILESYSTEM);
-    let (of_key, typed) = key::split_new(&pool, parent_of(name), &typed, &verb)?;
-    let mut props = check(&typed, &context, &pool, &verb)?;
+    let (choice, others) = key::split_new(&pool, parent_of(name), &typed, &verb)?;
+    let mut props = check(&others, &context, &pool, &verb)?;
     if parsed.has('v') || parseable {
         announce(name, &typed, ancestors, dry, parseable);
     }
     if dry {
         return Ok(());
     }
+    unlock_above(&pool, name, &choice)?;
     if ancestors {
         make_ancestors(&pool, name)?;
     }
-    let root = match &of_key {
-        Some(of_key) => {
-            let location = PropValue::Text(of_key.location.clone());
-            props.push(("keylocation".to_owned(), location));
-            Some(of_key.ask(&pool, name)?)
-        }
-        None => None,
-    };
-    make(&pool, name, props, root)?;
+    props.extend(choice.stored());
+    make(&pool, name, props, choice.ask(pool.pools(), name)?)?;
     if !parsed.has('u') {
         mounting::mount_new(&pool, name);
+    }
+    Ok(())
+}
+
+/// Loads the key that what is to be created inherits, if no other command could have loaded it.
+fn unlock_above(pool: &OpenPool, name: &str, choice: &Choice) -> Outcome {
+    let mut above = parent_of(name);
+    let mut inherits = choice.inherits();
+    while let Some(parent) = above {
+        match pool.is_unlocked(parent) {
+            Ok(is_unlocked) if is_unlocked || !inherits || pool.is_kept() => return Ok(()),
+            Ok(_) => return keys::unlock(pool, parent),
+            // It will be created, too, and inherits.
+            Err(_) => (above, inherits) = (parent_of(parent), true),
+        }
     }
     Ok(())
 }
@@ -234,7 +244,7 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
         let text = format!("{what}: source and target pools differ");
         return Err(Fail::failed(text));
     }
-    if typed.iter().any(|(name, _)| key::is_of_key(name)) {
+    if typed.iter().any(|(name, _)| keys::is_of_key(name)) {
         let why = "Encryption properties must inherit from origin dataset.";
         return Err(Fail::failed(format!("{what}: {why}")));
     }

@@ -1,9 +1,5 @@
 //! `zfs load-key` and `zfs unload-key`.
 //!
-//! # What it is
-//! A key stays loaded in the process that holds the pool. Without one it is tried, and gone with the command, which
-//! says so; commands that need a key then ask for it themselves.
-//!
 //! # Source
 //! OpenZFS cmd/zfs/zfs_main.c (`load_unload_keys`), lib/libzfs/libzfs_crypto.c (`zfs_crypto_load_key`,
 //! `zfs_crypto_unload_key`).
@@ -11,25 +7,16 @@
 use std::sync::Arc;
 
 use admin::getopt::Parsed;
-use admin::prop::{PropError, TableKind, Types, is_keylocation, parse_value};
-use base::{Error, ErrorKind};
-use crypt::Suite;
-use dsl::{Encryption, NewRoot};
+use admin::prop::{Types, is_keylocation};
+use base::Error;
+use dsl::Encryption;
 use phys::{PropValue, feature};
-use service::{NewKey, OpenPool, Session};
+use service::{OpenPool, Session};
 
 use super::fail::{Fail, Outcome};
 use super::set::Typed;
 use super::target::{self, Selection, Target};
-use crate::caller::caller;
-
-/// How often a user may try to type a key.
-const ATTEMPTS_MAX: usize = 3;
-
-/// `ZIO_CRYPT_ON`
-const CRYPT_ON: u64 = 1;
-/// `ZIO_CRYPT_OFF`
-const CRYPT_OFF: u64 = 2;
+use crate::keys::{self, Choice};
 
 /// What is done with keys.
 #[derive(Clone, Copy)]
@@ -144,115 +131,25 @@ pub(super) fn checked_location(target: &Target, location: &str) -> Result<PropVa
     Err(why.to_owned())
 }
 
-/// What `-o` says of the key of a new encryption root.
-pub(super) struct OfKey {
-    suite: u64,
-    format: u64,
-    pub(super) location: String,
-    iterations: Option<u64>,
-}
-
-/// Whether this property is one of the key of a data set.
-pub(super) fn is_of_key(name: &str) -> bool {
-    ["encryption", "keyformat", "keylocation", "pbkdf2iters"].contains(&name)
-}
-
-/// What is said of a key on the command line.
-pub(super) struct Said<'a>(pub(super) &'a Typed);
-
-impl Said<'_> {
-    /// What is said of a property of the key.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    /// The same as a number.
-    ///
-    /// # Errors
-    /// In the words of `zfs`, if it is none.
-    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, PropError> {
-        let Some(text) = self.text(name) else {
-            return Ok(None);
-        };
-        let desc = TableKind::Dataset
-            .lookup(name)
-            .expect("a property of the table");
-        Ok(parse_value(desc, name, text, Types::FILESYSTEM)?.as_number())
-    }
-}
-
-/// Takes what is said of a new key out of the properties of a data set that is to be created below `parent`.
-#[doc(alias = "zfs_crypto_create")]
+/// Takes what is said of encryption out of the properties of a data set that is to be created below `parent`.
 pub(super) fn split_new(
     pool: &Arc<OpenPool>,
     parent: Option<&str>,
     typed: &Typed,
     what: &str,
-) -> Outcome<(Option<OfKey>, Typed)> {
+) -> Outcome<(Choice, Typed)> {
     let fail = |why: &str| Fail::failed(format!("{what}: {why}"));
     let is_enabled = pool.feature(feature::ENCRYPTION) != spa::FeatureState::Disabled;
-    let (ours, others): (Typed, Typed) = typed.iter().cloned().partition(|(n, _)| is_of_key(n));
-    // What does nothing, and what is wrong, is for the table of properties.
-    let does_nothing = ours
+    let (ours, others): (Typed, Typed) = typed
         .iter()
-        .all(|(_, value)| value == "off" || value == "none");
+        .cloned()
+        .partition(|(name, _)| keys::is_of_key(name));
     let above = match parent.map(|parent| target::find(pool, parent)) {
         Some(Ok(parent)) => encryption(&parent).map_err(|e| fail(&e.to_string()))?,
         _ => None,
     };
-    if ours.is_empty() || does_nothing && above.is_none() {
-        return Ok((None, typed.clone()));
-    }
-    if !is_enabled {
-        return Err(fail("Encryption feature not enabled."));
-    }
-    let said = Said(&ours);
-    let number = |name: &str| said.number(name).map_err(|e| fail(&e.to_string()));
-    let suite = match (number("encryption")?, &above) {
-        (Some(CRYPT_ON), _) => Suite::Aes256Gcm as u64,
-        (Some(CRYPT_OFF), Some(_)) => {
-            return Err(fail("Invalid encryption value. Dataset must be encrypted."));
-        }
-        (Some(suite), _) if suite != CRYPT_OFF => suite,
-        (None, Some(above)) => above.suite as u64,
-        _ => {
-            return Err(fail(
-                "Encryption must be turned on to set encryption properties.",
-            ));
-        }
-    };
-    let format = number("keyformat")?.filter(|format| *format != 0);
-    let location = said
-        .text("keylocation")
-        .filter(|location| *location != "none");
-    let Some(format) = format else {
-        return Err(fail(match (location, &above) {
-            (None, Some(_)) => "another suite than that above it is not supported yet",
-            _ => "Keyformat required for new encryption root.",
-        }));
-    };
-    let of_key = OfKey {
-        suite,
-        format,
-        location: location.unwrap_or("prompt").to_owned(),
-        iterations: number("pbkdf2iters")?,
-    };
-    Ok((Some(of_key), others))
-}
-
-impl OfKey {
-    /// Asks for the key.
-    pub(super) fn ask(&self, pool: &OpenPool, name: &str) -> Outcome<NewRoot> {
-        let new = NewKey {
-            suite: self.suite,
-            format: self.format,
-            location: &self.location,
-            iterations: self.iterations,
-        };
-        let asked = pool.ask_for_new_key(name, &new);
-        asked.map_err(|e| Fail::failed(format!("cannot create '{name}': {e}")))
-    }
+    let choice = Choice::of(&ours, above.map(|above| above.suite), is_enabled);
+    Ok((choice.map_err(|why| fail(&why))?, others))
 }
 
 /// Whether a data set is an encryption root whose key is not yet as it is to be.
@@ -300,68 +197,15 @@ fn act(target: &Target, deed: Deed<'_>) -> Outcome {
             only_checks,
             location,
         } => {
-            load(target, &encryption, only_checks, location)?;
-            if !only_checks && !target.pool.is_kept() {
-                eprintln!(
-                    "the key is right, and forgotten when this command ends: it stays loaded while a process holds the \
-                     pool ('ashift serve')"
-                );
+            keys::load(&target.pool, name, &encryption, only_checks, location)?;
+            if !only_checks {
+                keys::say_forgotten(&target.pool);
             }
             Ok(())
         }
         Deed::Unload if !encryption.is_available => {
             Err(fail(&format!("Key already unloaded for '{name}'.")))
         }
-        Deed::Unload => target.pool.unload_key(name).map_err(|e| match e.kind() {
-            ErrorKind::Busy => fail(&format!("'{name}' is busy.")),
-            _ => failed(e),
-        }),
+        Deed::Unload => keys::unload(&target.pool, name),
     }
-}
-
-/// `zfs mount -l`: loads the key that the contents of a data set are under.
-pub(super) fn unlock(target: &Target) -> Outcome {
-    let failed = |e: Error| Fail::failed(format!("Key load error: {e}"));
-    let Some(encryption) = encryption(target).map_err(failed)? else {
-        return Ok(());
-    };
-    let root = target.datasets().encryption_root(&encryption);
-    let root = target::find(&target.pool, &root.map_err(failed)?).map_err(failed)?;
-    load(&root, &encryption, false, None)
-}
-
-/// Loads the key of an encryption root; typed ones are asked for again when they are wrong.
-fn load(
-    target: &Target,
-    encryption: &Encryption,
-    only_checks: bool,
-    location: Option<&str>,
-) -> Outcome {
-    let name = &target.name;
-    let fail = |why: &str| Fail::failed(format!("Key load error: {why}"));
-    if !only_checks && encryption.is_available {
-        return Err(fail(&format!("Key already loaded for '{name}'.")));
-    }
-    let set = target.pool.key_location(name);
-    let set = set.map_err(|e| fail(&e.to_string()))?;
-    let location = location.unwrap_or(&set);
-    let is_typed = location == "prompt" && caller().reads_terminal();
-    let mut attempts = 1;
-    loop {
-        let key = target.pool.ask_for_key(name, encryption, location);
-        let loaded = key.and_then(|key| target.pool.load_key(name, key, only_checks));
-        let Err(error) = loaded else {
-            break;
-        };
-        let why = match error.kind() {
-            ErrorKind::Permission => format!("Incorrect key provided for '{name}'."),
-            _ => error.to_string(),
-        };
-        if !is_typed || attempts == ATTEMPTS_MAX {
-            return Err(fail(&why));
-        }
-        fail(&why).say("");
-        attempts += 1;
-    }
-    Ok(())
 }

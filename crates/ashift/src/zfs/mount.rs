@@ -17,9 +17,10 @@ use admin::prop::Types;
 use service::{Given, MountedDataset, Mountpoint, Session};
 
 use super::fail::{Fail, Outcome, for_each, words};
+use super::key;
 use super::target::{Selection, Target, open};
 use crate::mounting::{self, Change, How, Moved};
-use crate::{background, holder};
+use crate::{background, holder, keys};
 
 /// Words of `-o` and the properties that they stand for.
 const OPTIONS: [(&str, &str, bool); 24] = [
@@ -229,7 +230,7 @@ fn mount_one(target: &Target, wanted: &Wanted, is_explicit: bool) -> Outcome {
         .map_err(|e| cannot(&words(&e)))?
     {
         match (wanted.loads_keys, is_explicit) {
-            (true, _) => super::key::unlock(target)?,
+            (true, _) => keys::unlock(&target.pool, name)?,
             (false, true) => return Err(cannot("encryption key not loaded")),
             (false, false) => return Ok(()),
         }
@@ -269,11 +270,12 @@ fn list(session: &Session, as_json: bool) -> Outcome {
 
 /// `zfs unmount`. `-f` changes nothing, as in OpenZFS on Linux: what is in use stays mounted.
 pub(super) fn unmount(session: &Session, parsed: &Parsed) -> Outcome {
+    let unloads = parsed.has('u');
     match (parsed.has('a'), &parsed.operands[..]) {
-        (true, []) => unmount_all(session),
+        (true, []) => unmount_all(session, unloads),
         (false, []) => Err(Fail::usage("missing filesystem argument")),
         (true, _) | (_, [_, _, ..]) => Err(Fail::usage("too many arguments")),
-        (false, [path]) if path.starts_with('/') => unmount_path(session, path),
+        (false, [path]) if path.starts_with('/') => unmount_path(session, path, unloads),
         (false, [name]) => {
             let target = open(session, name, Types::FILESYSTEM)?;
             if is_legacy(&target)? {
@@ -283,7 +285,7 @@ pub(super) fn unmount(session: &Session, parsed: &Parsed) -> Outcome {
                 let text = format!("cannot unmount '{name}': not currently mounted");
                 return Err(Fail::failed(text));
             }
-            with_those_below(&target)
+            with_those_below(&target, unloads)
         }
     }
 }
@@ -300,14 +302,34 @@ fn legacy(name: &str) -> Fail {
     ))
 }
 
+/// Unmounts a file system and those below it; with `unloads`, also unloads the keys of those that are encryption roots.
 #[doc(alias = "zfs_unmountall")]
-fn with_those_below(target: &Target) -> Outcome {
+fn with_those_below(target: &Target, unloads: bool) -> Outcome {
     let moved = Moved::of(&target.pool, &target.name, Change::Nothing);
     let what = || format!("cannot unmount '{}'", target.name);
-    moved.map_err(|e| Fail::of(what(), &e))?.take_down()
+    moved.map_err(|e| Fail::of(what(), &e))?.take_down()?;
+    if !unloads {
+        return Ok(());
+    }
+    let all = target.with_descendants();
+    let all = all.map_err(|e| Fail::of(what(), &e))?;
+    for_each(all.iter().rev(), unload)
 }
 
-fn unmount_all(session: &Session) -> Outcome {
+/// Unloads the key of a file system that was unmounted, if it is an encryption root; mounts it again if that fails.
+fn unload(target: &Target) -> Outcome {
+    let failed = |e| Fail::of("Key unload error", &e);
+    let encryption = key::encryption(target).map_err(failed)?;
+    let is_loaded = |it: &dsl::Encryption| it.is_available && key::is_root(target, it);
+    if !encryption.is_some_and(|it| is_loaded(&it)) {
+        return Ok(());
+    }
+    keys::unload(&target.pool, &target.name).inspect_err(|_| {
+        let _ = mounting::mount(&target.pool, &target.name, &How::default());
+    })
+}
+
+fn unmount_all(session: &Session, unloads: bool) -> Outcome {
     let mut mounted: Vec<MountedDataset> = session.pools().mounted();
     mounted.sort_by(|a, b| b.directory.cmp(&a.directory));
     for_each(mounted, |it| {
@@ -321,11 +343,15 @@ fn unmount_all(session: &Session) -> Outcome {
         match stays {
             true => Ok(()),
             false => mounting::unmount(&target.pool, &it.name),
+        }?;
+        match unloads && !stays {
+            true => unload(&target),
+            false => Ok(()),
         }
     })
 }
 
-fn unmount_path(session: &Session, path: &str) -> Outcome {
+fn unmount_path(session: &Session, path: &str, unloads: bool) -> Outcome {
     let cannot = |why: &str| Fail::failed(format!("cannot unmount '{path}': {why}"));
     if fuse::is_stale(Path::new(path)) {
         return fuse::clear_stale(Path::new(path)).map_err(|e| cannot(&e.to_string()));
@@ -352,6 +378,6 @@ fn unmount_path(session: &Session, path: &str) -> Outcome {
     let target = open(session, &it.name, Types::FILESYSTEM)?;
     match is_legacy(&target)? {
         true => Err(legacy(&it.name)),
-        false => with_those_below(&target),
+        false => with_those_below(&target, unloads),
     }
 }

@@ -17,6 +17,7 @@ use admin::vdev_spec::{
     self, LeafFacts, VdevSpec, check_has_normal, check_replication, override_message,
     parse_vdev_spec,
 };
+use dsl::Encrypted;
 use geom::disk::OpenMode;
 use phys::PropValue;
 use phys::feature::{self, ALLOCATION_CLASSES, DRAID, Feature, Support};
@@ -30,6 +31,7 @@ use super::devices::{Device, Purpose, objection};
 use super::props::pool_change;
 use super::{Fail, Outcome};
 use crate::failure::SAME_DEVICE;
+use crate::keys::{Choice, is_of_key};
 use crate::mounting::{self, How};
 
 /// `zpool create`. With `-n`, everything is checked, and nothing is made.
@@ -60,7 +62,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let (tops, aux) = resolve(&spec)?;
     check_devices(session, pool, &spec, (&tops, &aux), args.has('f'))?;
     check_places(args)?;
-    let (mut wanted, facts) = read_options(pool, args, &needed_features(&spec))?;
+    let (mut wanted, facts, encryption) = read_options(pool, args, &needed_features(&spec))?;
     wanted.name_on_disk = (name != pool).then(|| pool.clone());
     for each in [pool, name] {
         check_pool_name(each, true).map_err(|error| {
@@ -78,6 +80,10 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     }
     let tops: Result<Vec<_>, Fail> = tops.iter().map(|top| top.try_map(pool_device)).collect();
     let aux = aux.try_map(pool_device)?;
+    wanted.fs_props.extend(encryption.stored());
+    if let Encrypted::Root(root) = encryption.ask(session.pools(), name)? {
+        wanted.encryption = Some(root);
+    }
     session.create(name, &tops?, &aux, &facts, wanted)?;
     if session.pools().can_mount() {
         let open = session.open_as_imported(name)?;
@@ -346,8 +352,13 @@ fn needed_features(spec: &VdevSpec) -> Vec<&'static str> {
     special.into_iter().chain(draid.then_some(DRAID)).collect()
 }
 
-/// The properties of the new pool, and what is to be remembered of it; it has to have the features `needed`.
-fn read_options(pool: &str, args: &Parsed, needed: &[&str]) -> Result<(NewPool, Facts), Fail> {
+/// The properties of the new pool, what is to be remembered of it, and how its root is encrypted; it has to have the
+/// features `needed`.
+fn read_options(
+    pool: &str,
+    args: &Parsed,
+    needed: &[&str],
+) -> Result<(NewPool, Facts, Choice), Fail> {
     let what = format!("cannot create '{pool}'");
     let context = PoolContext {
         is_new: true,
@@ -398,21 +409,26 @@ fn read_options(pool: &str, args: &Parsed, needed: &[&str]) -> Result<(NewPool, 
         return Err(Fail::Failed(format!("{what}: {text}")));
     }
     let has_special = needed.contains(&ALLOCATION_CLASSES);
-    read_fs_props(pool, args, has_special, &mut wanted)?;
+    let encryption = read_fs_props(pool, args, has_special, &mut wanted)?;
     let facts = Facts {
         cachefile: Facts::cachefile_of(cachefile.as_deref(), altroot.as_deref()),
         altroot,
         ..Facts::default()
     };
-    Ok((wanted, facts))
+    Ok((wanted, facts, encryption))
 }
 
+/// Adds the properties of the root; returns how it is encrypted.
 fn read_fs_props(
     pool: &str,
     args: &Parsed,
     has_special: bool,
     wanted: &mut NewPool,
-) -> Result<(), Fail> {
+) -> Result<Choice, Fail> {
+    let is_enabled = wanted
+        .features
+        .iter()
+        .any(|f| f.guid == feature::ENCRYPTION);
     let context = DatasetContext::creating(Types::FILESYSTEM);
     let mut add = |name: &str, value: &str| {
         if name == "special_small_blocks" && !has_special {
@@ -425,13 +441,18 @@ fn read_fs_props(
         wanted.fs_props.push(parsed);
         Ok::<(), Fail>(())
     };
+    let mut of_key = Vec::new();
     for (name, value) in args.values('O').filter_map(split_assignment) {
-        add(name, value)?;
+        match is_of_key(name) {
+            true => of_key.push((name.to_owned(), value.to_owned())),
+            false => add(name, value)?,
+        }
     }
     if let Some(mountpoint) = args.value('m') {
         add("mountpoint", mountpoint)?;
     }
-    Ok(())
+    let choice = Choice::of(&of_key, None, is_enabled);
+    choice.map_err(|why| Fail::Failed(format!("cannot create '{pool}': {why}")))
 }
 
 /// The features of the new pool.

@@ -22,6 +22,7 @@ use vdev::import::FoundPool;
 use super::props::pool_change;
 use super::{Fail, Outcome, refuse_options, rewind};
 use crate::caller::{Stream, caller};
+use crate::keys;
 use crate::mounting;
 use crate::search::{self, plain};
 
@@ -30,6 +31,8 @@ struct Request {
     wants_destroyed: bool,
     /// `-N`: nothing of it is mounted.
     stays_unmounted: bool,
+    /// `-l`: the keys of what is encrypted are loaded.
+    loads_keys: bool,
     import: Import,
 }
 
@@ -41,11 +44,18 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     if args.value('c').is_some() && args.has('s') {
         return Err(Fail::Usage("-c is incompatible with -s".into()));
     }
+    if args.has('l') && args.has('N') {
+        return Err(Fail::Usage("-l is incompatible with -N".into()));
+    }
+    if args.has('l') && !args.has('a') && args.operands.is_empty() {
+        let text = "-l is only meaningful during an import";
+        return Err(Fail::Usage(text.into()));
+    }
     if (args.has('n') || args.has('X')) && !args.has('F') {
         let text = "-n or -X only meaningful with -F";
         return Err(Fail::Usage(text.into()));
     }
-    refuse_options(args, "import", "ClEV")?;
+    refuse_options(args, "import", "CEV")?;
     if args.has('a') && !args.operands.is_empty() || args.operands.len() > 2 {
         return Err(Fail::Usage("too many arguments".into()));
     }
@@ -153,6 +163,7 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
     Ok(Some(Request {
         wants_destroyed: args.has('D'),
         stays_unmounted: args.has('N'),
+        loads_keys: args.has('l'),
         import,
     }))
 }
@@ -306,12 +317,12 @@ fn import(session: &Session, found: FoundPool, name: &str, request: &Request) ->
         .rewind
         .is_some_and(|rewind| rewind.is_dry_run);
     match session.import(found, name, &request.import) {
-        Ok(None) => mount(session, name, request),
+        Ok(None) => enter(session, name, request),
         Ok(Some(rewound)) => {
             print!("{}", rewind::exclaim(name, is_dry_run, &rewound));
             match is_dry_run {
                 true => Fail::exit(1),
-                false => mount(session, name, request),
+                false => enter(session, name, request),
             }
         }
         // A dry run says what success would be like, or nothing.
@@ -335,16 +346,17 @@ fn import(session: &Session, found: FoundPool, name: &str, request: &Request) ->
     }
 }
 
-/// Mounts what is mounted along with a pool that was imported. If that fails, the pool is imported nevertheless.
-fn mount(session: &Session, pool: &str, request: &Request) -> Outcome {
-    if request.stays_unmounted || !session.pools().can_mount() {
-        return Ok(());
+/// Loads the keys of a pool that was imported, and mounts what is mounted along with it. If that fails, the pool is
+/// imported nevertheless; only keys that are not loaded are a failure.
+fn enter(session: &Session, pool: &str, request: &Request) -> Outcome {
+    let has_keys = !request.loads_keys || keys::load_all(session, pool)?;
+    if !request.stays_unmounted && session.pools().can_mount() {
+        let open = session.open_as_imported(pool)?;
+        if !mounting::mount_pool(&open)? {
+            eprintln!("Import was successful, but unable to mount some datasets");
+        }
     }
-    let open = session.open_as_imported(pool)?;
-    if !mounting::mount_pool(&open)? {
-        eprintln!("Import was successful, but unable to mount some datasets");
-    }
-    Ok(())
+    Fail::exit(u8::from(!has_keys))
 }
 
 #[doc(alias = "print_vdev_tree")]

@@ -18,7 +18,8 @@ use zio::AllocClass;
 use super::devices::Device;
 use super::list::styles;
 use super::props::pool_change;
-use super::{Fail, Outcome, change_error, refuse_options};
+use super::{Fail, Outcome, change_error};
+use crate::keys;
 use crate::mounting;
 
 /// The classes with their headings, in the order in which they are shown.
@@ -50,7 +51,6 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         [_] => return Err(Fail::Usage("Missing new pool name".into())),
         [name, new, words @ ..] => (name, new, words),
     };
-    refuse_options(args, "split", "l")?;
     if let Some((text, _)) = mount_options {
         let text = format!("'{text}': mount options are not supported yet");
         return Err(Fail::Failed(text));
@@ -97,6 +97,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     session
         .split(&pool, &split)
         .map_err(|error| failed(&error_text(&error)))?;
+    let has_keys = !args.has('l') || keys::load_all(session, new)?;
     if is_imported && session.pools().can_mount() {
         let open = session.open_as_imported(new)?;
         if !mounting::mount_pool(&open)? {
@@ -106,7 +107,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
             );
         }
     }
-    Ok(())
+    Fail::exit(u8::from(!has_keys))
 }
 
 /// What is set in the new pool, and what is to be remembered of it.

@@ -120,8 +120,8 @@ fn what_cannot_be_is_said_in_the_words_of_zfs() {
         "Encryption must be turned on to set encryption properties.",
     );
     create(
-        "-o encryption=off tank/raw/x",
-        "Invalid encryption value. Dataset must be encrypted.",
+        "-o encryption=on -o keyformat=raw -o keylocation=nonsense tank/x",
+        "invalid keylocation",
     );
     std::fs::write(bench.path("pass"), "short").unwrap();
     create(
@@ -211,5 +211,157 @@ fn a_holder_keeps_keys_until_they_are_unloaded() {
     );
     bench.ok("zfs load-key tank/pass");
     assert_eq!(bench.ok("cat tank/pass/below:/text"), "what is secret\n");
+    drop(holder);
+}
+
+const ROOT: &str = "-O encryption=aes-192-ccm -O keyformat=passphrase -O pbkdf2iters=100000 -O \
+                    keylocation=file://{dir}/pass";
+
+/// A folder with keys and no pool.
+fn keys_only() -> Bench {
+    let bench = Bench::new(&["a", "b"]);
+    std::fs::write(bench.path("pass"), "correct horse\n").unwrap();
+    std::fs::write(bench.path("hex"), HEX).unwrap();
+    std::fs::write(bench.path("text"), "what is secret\n").unwrap();
+    bench
+}
+
+#[test]
+fn the_root_of_a_pool_is_an_encryption_root_with_other_suites_below() {
+    let bench = keys_only();
+    let refused = |options: &str, text: &str| {
+        let text = format!("cannot create 'tank': {text}");
+        bench.fails(&format!("zpool create {options} tank {{a}}"), 1, &text);
+    };
+    let no_format = "Keyformat required for new encryption root.";
+    refused("-O encryption=on", no_format);
+    refused("-O encryption=on -O keylocation=prompt", no_format);
+    refused(
+        "-O keyformat=raw",
+        "Encryption must be turned on to set encryption properties.",
+    );
+    let feature = "Encryption feature not enabled.";
+    refused("-d -O encryption=on -O keyformat=raw", feature);
+    refused(
+        "-o feature@encryption=disabled -O encryption=on -O keyformat=raw",
+        feature,
+    );
+    refused(
+        "-O encryption=on -O keyformat=raw -O keylocation=nonsense",
+        "invalid keylocation",
+    );
+    refused(
+        "-O encryption=on -O keyformat=hex -O keylocation=file://{dir}/pass",
+        "Hex key too short (expected 64).",
+    );
+    bench.ok(&format!("zpool create {ROOT} tank {{a}}"));
+    // Nobody else could have loaded the key: it is asked for where keylocation says.
+    bench.ok("zfs create -o encryption=aes-256-gcm tank/other");
+    bench.ok("zfs create -p -o encryption=off tank/same/clear");
+    for (name, suite, root) in [
+        ("tank", "aes-192-ccm", "tank"),
+        ("tank/other", "aes-256-gcm", "tank"),
+        ("tank/same", "aes-192-ccm", "tank"),
+        ("tank/same/clear", "off", "-"),
+    ] {
+        assert_eq!(get(&bench, "encryption", name), suite);
+        assert_eq!(get(&bench, "encryptionroot", name), root);
+        bench.ok(&format!("cp {{dir}}/text {name}:/text"));
+        assert_eq!(bench.ok(&format!("cat {name}:/text")), "what is secret\n");
+    }
+    bench.fails(
+        "zfs create -o encryption=aes-128-gcm tank/same/clear/below",
+        1,
+        "cannot create 'tank/same/clear/below': Keyformat required for new encryption root.",
+    );
+    bench.assert_clean("tank");
+    bench.ok("zpool export tank");
+    std::fs::rename(bench.path("pass"), bench.path("moved")).unwrap();
+    let (code, out, err) = bench.run("zpool import -l -d {dir} tank");
+    assert_eq!(
+        (code, &*out),
+        (1, "0 / 1 keys successfully loaded\n"),
+        "{err}"
+    );
+    let text = "Key load error: Failed to open key material file: No such file or directory\n";
+    assert_eq!(err, text);
+    std::fs::rename(bench.path("moved"), bench.path("pass")).unwrap();
+    bench.ok("zpool export tank");
+    let loaded = bench.ok("zpool import -l -d {dir} tank");
+    assert_eq!(loaded, "1 / 1 keys successfully loaded\n");
+}
+
+#[test]
+fn keys_are_loaded_with_a_pool_and_unloaded_with_a_mount() {
+    let bench = keys_only();
+    let holder = Holder::start(&bench);
+    bench.ok(&format!(
+        "zpool create -R {{dir}}/r {ROOT} tank mirror {{a}} {{b}}"
+    ));
+    assert_eq!(
+        get(&bench, "keystatus", "tank"),
+        "available",
+        "of a new pool"
+    );
+    bench.ok(
+        "zfs create -o encryption=on -o keyformat=hex -o keylocation=file://{dir}/hex tank/own",
+    );
+    bench.ok("zfs create -o encryption=aes-128-gcm tank/other");
+    bench.ok("cp {dir}/text tank/own:/text");
+    let status = |name: &str| get(&bench, "keystatus", name);
+    for (wrong, text) in [
+        ("zpool import -l -N tank", "-l is incompatible with -N"),
+        ("zpool import -l", "-l is only meaningful during an import"),
+        (
+            "zpool split -l tank t2",
+            "loading keys is only valid when importing the pool",
+        ),
+    ] {
+        let (code, _, err) = bench.run(wrong);
+        assert_eq!((code, err.lines().next()), (2, Some(text)));
+    }
+    let split = bench.ok("zpool split -l -R {dir}/s tank t2");
+    assert_eq!(split, "2 / 2 keys successfully loaded\n");
+    assert_eq!(status("t2/own"), "available");
+    assert_eq!(bench.ok("cat t2/own:/text"), "what is secret\n");
+    bench.ok("zpool export t2");
+    bench.ok("zpool export tank");
+    let imported = bench.ok("zpool import -R {dir}/r -l -d {dir} tank");
+    assert_eq!(imported, "2 / 2 keys successfully loaded\n");
+    bench.ok("zpool export tank");
+    bench.ok("zpool import -R {dir}/r -d {dir} tank");
+    assert_eq!(status("tank"), "unavailable");
+    if std::path::Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root() {
+        bench.ok("zfs mount -l tank");
+        bench.ok("zfs mount -al");
+        let text = bench.path("r/tank/own/text");
+        assert_eq!(std::fs::read_to_string(&text).unwrap(), "what is secret\n");
+        bench.ok("zfs unmount tank/own");
+        assert_eq!(status("tank/own"), "available", "without -u it stays");
+        bench.ok("zfs mount tank/own");
+        bench.ok("zfs unmount -u tank/own");
+        assert_eq!(
+            (&*status("tank/own"), &*status("tank")),
+            ("unavailable", "available")
+        );
+        bench.ok("zfs mount -l tank/own");
+        // What is in use stays as it is, with its key.
+        let open = std::fs::File::open(&text).unwrap();
+        assert_eq!(bench.run("zfs unmount -u tank").0, 1);
+        assert_eq!(
+            (&*status("tank/own"), &*status("tank")),
+            ("available", "available")
+        );
+        drop(open);
+        bench.ok("zfs unmount -u tank");
+        assert_eq!(
+            (&*status("tank/own"), &*status("tank/other")),
+            ("unavailable", "unavailable")
+        );
+        bench.ok("zfs mount -al");
+        bench.ok("zfs unmount -au");
+        assert_eq!(status("tank"), "unavailable");
+    }
+    bench.ok("zpool export tank");
     drop(holder);
 }

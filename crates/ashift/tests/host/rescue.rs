@@ -5,7 +5,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use base::ObjectId;
+use crypt::{KeyFormat, WrappingKey};
 use phys::label::LABEL_START_SIZE;
+use phys::znode::ZVOL_OBJ;
 
 use crate::bench::Bench;
 
@@ -193,4 +196,100 @@ fn files_of_a_lost_directory_are_found() {
     assert_eq!(contents, expected);
     assert_eq!(deep, [noise(99, 2000)]);
     assert!(out.contains("2 directories with lost names"), "{out}");
+}
+
+/// Writes to the volume of the pool with every suite, as nothing here does with a command.
+fn write_to_volume(image: &Path, contents: &[(u64, Vec<u8>)]) {
+    let device = geom::disk::open(image, geom::disk::OpenMode::ReadWrite).unwrap();
+    let spa = torture::pool::open(&[device], false).unwrap();
+    let dsl = spa.parts().dsl();
+    let root = "tank/aes-256-gcm";
+    let encryption = dsl.encryption(&dsl.dir(root).unwrap()).unwrap().unwrap();
+    let (salt, iterations) = (encryption.salt, encryption.iterations);
+    let key = WrappingKey::new(KeyFormat::Passphrase, b"correct horse", salt, iterations);
+    dsl.load_key(root, key.unwrap(), false).unwrap();
+    let volume = dsl.dataset("tank/aes-256-gcm/vol").unwrap();
+    let data = volume.objset().unwrap().hold(ObjectId(ZVOL_OBJ)).unwrap();
+    for (offset, bytes) in contents {
+        let tx = spa.parts().groups().hold_open(1 << 20).unwrap();
+        data.write(&tx, *offset, bytes).unwrap();
+    }
+    spa.sync().unwrap();
+    drop((data, volume));
+    spa.export().unwrap();
+}
+
+#[test]
+fn what_is_encrypted_is_copied_with_its_key_and_volumes_are_images() {
+    let bench = Bench::new(&["a"]);
+    let image = bench.path("a");
+    fs::write(&image, torture::golden::bytes("openzfs-2.3.2-encrypted")).unwrap();
+    let written = [(0, noise(1, 8192)), (2 << 20, noise(2, 100_000))];
+    write_to_volume(&image, &written);
+    let hex = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    fs::write(bench.path("pass"), "correct horse").unwrap();
+    fs::write(bench.path("hex"), hex).unwrap();
+    fs::write(bench.path("raw"), "0123456789abcdef0123456789ABCDEF").unwrap();
+    // What has no key is said, once for each root, and the rest is copied.
+    let (code, out, error) = bench.run("rescue -d {dir} tank {dir}/out");
+    assert_eq!(code, 1, "{out}{error}");
+    let found = journal(&bench);
+    assert_eq!(found["tank/plain:/small"].0, "whole");
+    for name in [
+        "tank/aes-128-ccm",
+        "tank/aes-256-gcm/vol",
+        "tank/aes-128-gcm/large",
+    ] {
+        let (word, why) = &found[name];
+        assert_eq!(word, "gone", "{name}");
+        assert!(why.contains("give it with --key tank/aes-"), "{why}");
+    }
+    assert!(!bench.path("out/tank/aes-256-gcm/small").exists());
+    // With the keys the same folder gets the rest.
+    let roots = [
+        ("aes-128-ccm", "pass"),
+        ("aes-192-ccm", "hex"),
+        ("aes-256-ccm", "raw"),
+        ("aes-128-gcm", "hex"),
+        ("aes-192-gcm", "raw"),
+    ];
+    let key = |(root, file): &(&str, &str)| format!("--key tank/{root}={{dir}}/{file}");
+    let keys: Vec<String> = roots.iter().map(key).collect();
+    let again = format!("rescue {} -d {{dir}} tank {{dir}}/out", keys.join(" "));
+    let wrong = format!("--key tank/aes-256-gcm={{dir}}/hex {}", &again[7..]);
+    let (code, out, _) = bench.run(&format!("rescue {wrong}"));
+    assert_eq!(code, 1);
+    assert!(
+        out.contains("the key of 'tank/aes-256-gcm' is not loaded"),
+        "{out}"
+    );
+    bench.ok(&format!(
+        "rescue --key tank/aes-256-gcm={{dir}}/pass {}",
+        &again[7..]
+    ));
+    let numbers =
+        |first: u64, last: u64| -> String { (first..=last).map(|n| format!("{n}\n")).collect() };
+    let read = |name: &str| fs::read_to_string(bench.path("out/tank").join(name)).unwrap();
+    for (at, root) in roots.iter().map(|(root, _)| *root).enumerate() {
+        let n = at as u64 + 2;
+        assert_eq!(read(&format!("{root}/small")), numbers(1, n));
+        assert_eq!(
+            read(&format!("{root}/big")),
+            numbers(n * 1000, n * 1000 + 40_000)
+        );
+    }
+    assert_eq!(read("aes-256-gcm/child/small"), numbers(1, 20));
+    assert_eq!(read("aes-256-gcm/clone/small"), "changed\n");
+    let volume = bench.path("out/tank/aes-256-gcm/vol");
+    let mut expected = vec![0; 4 << 20];
+    for (offset, bytes) in &written {
+        expected[*offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+    assert!(fs::read(&volume).unwrap() == expected, "the volume");
+    let blocks = fs::metadata(&volume).unwrap().blocks();
+    assert!(
+        blocks * 512 < 1 << 20,
+        "what was not written is a hole: {blocks}"
+    );
+    assert!(journal(&bench).values().any(|(word, _)| word == "opened"));
 }

@@ -176,7 +176,7 @@ impl TestPool {
             keys: Arc::default(),
             groups: groups.clone(),
         };
-        let pool = DslPool::create(parts, &[], fill_fs(), &tx).unwrap();
+        let pool = DslPool::create(parts, &[], None, fill_fs(), &tx).unwrap();
         let root = sync_passes(&pool, &tx).unwrap();
         TestPool::start(env, pool, root)
     }
