@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base::{Context, Error, Result};
 use drive::Emulated;
+use drive::profile::{Profile, SourceKind};
 use drive::timing::CommandKind;
 use geom::Provider;
 use lab::{DriveTrace, Seen, TraceEntry};
@@ -24,14 +25,23 @@ pub(crate) fn traced<T>(world: &World, run: impl FnOnce() -> T) -> Result<T> {
     };
     let start_ns = rt::now_ns();
     let drives = world.drives();
+    let processor_ns = rt::cpu_ns();
+    let mut before = Vec::new();
     for drive in &drives {
         drive.trace(true);
+        before.push(drive.statistics().busy_ns);
     }
     let value = run();
     let seen = Seen {
         start_ns,
         end_ns: rt::now_ns(),
-        drives: drives.iter().map(trace_of).collect(),
+        processor_ns: rt::cpu_ns() - processor_ns,
+        cores: rt::cores(),
+        drives: drives
+            .iter()
+            .zip(before)
+            .map(|(drive, busy_ns)| trace_of(drive, busy_ns))
+            .collect(),
     };
     let bytes = serde_json::to_vec(&seen).map_err(|e| Error::invalid(e.to_string()))?;
     let path = Path::new(&path);
@@ -41,7 +51,8 @@ pub(crate) fn traced<T>(world: &World, run: impl FnOnce() -> T) -> Result<T> {
     Ok(value)
 }
 
-fn trace_of(drive: &Arc<Emulated>) -> DriveTrace {
+/// What a drive did since its mechanics had been busy for `busy_ns`.
+fn trace_of(drive: &Arc<Emulated>, busy_ns: u64) -> DriveTrace {
     let sector_bytes = drive.sectorsize();
     let profile = drive.profile();
     let mut trace = DriveTrace {
@@ -50,6 +61,11 @@ fn trace_of(drive: &Arc<Emulated>) -> DriveTrace {
         sector_bytes,
         physical_bytes: profile.medium.physical_sector_bytes,
         sectors: drive.mediasize() / u64::from(sector_bytes),
+        busy_ns: match profile.disk {
+            Some(_) => drive.statistics().busy_ns.saturating_sub(busy_ns),
+            None => 0,
+        },
+        assumed: assumed(profile),
         ..DriveTrace::default()
     };
     let shift_bytes = profile.medium.lba_shift * u64::from(sector_bytes);
@@ -70,4 +86,18 @@ fn trace_of(drive: &Arc<Emulated>) -> DriveTrace {
         trace.note(note, on_medium.trailing_zeros().min(12));
     }
     trace
+}
+
+/// Which figures of a profile no source states.
+fn assumed(profile: &Profile) -> Vec<[String; 2]> {
+    let mut assumed = Vec::new();
+    for source in &profile.source {
+        let note = match source.kind {
+            SourceKind::Assumed => source.note.clone(),
+            SourceKind::Fitted => format!("fitted: {}", source.note),
+            SourceKind::Published | SourceKind::Derived => continue,
+        };
+        assumed.push([source.of.clone(), note]);
+    }
+    assumed
 }

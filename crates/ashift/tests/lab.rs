@@ -188,6 +188,141 @@ fn partitions_that_begin_inside_of_a_sector_are_slower() {
     assert!((of("mal32000", "2048") / of("mal32000", "63") - 1.0).abs() < 0.05);
 }
 
+/// The value of a figure of a case.
+#[track_caller]
+fn figure(case: &serde_json::Value, name: &str) -> f64 {
+    let figures = case["figures"].as_array().unwrap();
+    let found = figures.iter().find(|figure| figure["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {figures:?}"))["value"]
+        .as_f64()
+        .unwrap()
+}
+
+/// The cases of an experiment, run with these options.
+#[track_caller]
+fn cases(bench: &Bench, options: &str) -> Vec<serde_json::Value> {
+    let outcome = json(&bench.ok(&format!("lab run -j {options}")));
+    outcome["cases"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_bridge_that_passes_on_one_command_leaves_nothing_to_reorder() {
+    let bench = Bench::new();
+    let all = cases(&bench, "--set runs=1 --set seconds=1 diskmark-wd160edgz");
+    let [usb, sata] = &all[..] else {
+        panic!("{all:?}")
+    };
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.1;
+    assert!(near(
+        figure(usb, "read RND Q32"),
+        figure(usb, "read RND Q1")
+    ));
+    assert!(figure(sata, "read RND Q32") > 3.0 * figure(sata, "read RND Q1"));
+    assert!(near(figure(usb, "read SEQ Q8"), 216.0));
+}
+
+#[test]
+fn the_rate_over_a_whole_drive_is_between_those_at_its_edges() {
+    let bench = Bench::new();
+    let all = cases(
+        &bench,
+        "--set count=256 --set small=2GB --set whole=1900 zero-fill-wd160edgz",
+    );
+    let rate = figure(&all[0], "rate");
+    assert!(figure(&all[0], "inner") < rate && rate < figure(&all[0], "outer"));
+    assert!(
+        (figure(&all[1], "rate") / rate - 1.0).abs() < 0.25,
+        "the parts are small here"
+    );
+}
+
+#[test]
+fn a_table_written_behind_a_bridge_is_mended_and_its_pool_grows() {
+    let bench = Bench::new();
+    let all = cases(&bench, "usb-bridge");
+    assert_eq!(figure(&all[0], "hidden"), 65_536.0);
+    let ran = all[0]["ran"].as_array().unwrap();
+    let said = |command: &str| -> Vec<&str> {
+        let of = ran
+            .iter()
+            .filter(|ran| ran["command"].as_str().unwrap() == command);
+        of.map(|ran| ran["output"].as_str().unwrap()).collect()
+    };
+    let [behind, moved, mended] = said("gpart show da0")[..] else {
+        panic!("{ran:?}")
+    };
+    assert!(
+        !behind.contains("CORRUPT") && moved.contains("CORRUPT") && !mended.contains("CORRUPT")
+    );
+    assert!(said("doctor da0")[0].contains("gpt-backup-displaced"));
+    assert!(!said("doctor da0")[1].contains("gpt-backup-displaced"));
+}
+
+#[test]
+fn more_effort_of_compression_makes_less_and_keeps_the_processor_busy() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("data")).unwrap();
+    let text = fs::read(file!().strip_prefix("crates/ashift/").unwrap()).unwrap();
+    for n in 0..60 {
+        let bytes = text.repeat(8)[n * 31..].to_vec();
+        fs::write(bench.path("data").join(format!("f{n}")), bytes).unwrap();
+    }
+    let options = "--data data --sweep compression=off,lz4,gzip-9 --sweep recordsize=128K --sensitivity --report page.html";
+    let all = cases(&bench, &format!("{options} compression"));
+    let [off, lz4, gzip] = &all[..] else {
+        panic!("{all:?}")
+    };
+    assert!(
+        figure(off, "used") > figure(lz4, "used") && figure(lz4, "used") > figure(gzip, "used")
+    );
+    assert!(figure(gzip, "processor") > figure(lz4, "processor"));
+    assert!(figure(gzip, "write") < figure(lz4, "write"));
+    let page = fs::read_to_string(bench.path("page.html")).unwrap();
+    assert!(
+        page.contains("ghz 1.50") && page.contains("ghz 6"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_special_vdev_makes_listing_names_fast_and_takes_the_small_files() {
+    let bench = Bench::new();
+    let all = cases(
+        &bench,
+        "--set one_in=1000 --sweep recordsize=128K --sweep small=0,64K special-vdev",
+    );
+    let [plain, _, none, some] = &all[..] else {
+        panic!("{all:?}")
+    };
+    assert!(figure(none, "find") < figure(plain, "find") / 2.0);
+    assert!(figure(some, "special") > figure(none, "special"));
+}
+
+#[test]
+fn a_lost_special_vdev_ends_the_pool_until_it_is_back() {
+    let bench = Bench::new();
+    let all = cases(&bench, "--set one_in=4000 lost-special");
+    assert_eq!(figure(&all[0], "repaired"), 0.0);
+    let page = all[0]["ran"].to_string();
+    assert!(page.contains("UNAVAIL"), "{page}");
+}
+
+#[test]
+fn a_disk_of_a_raidz2_and_of_a_draid_is_replaced() {
+    let bench = Bench::new();
+    let options = "--set size=300MB --set part=80 --set half=40 --set scattered=20";
+    let all = cases(&bench, &format!("{options} raidz2-replace"));
+    assert_eq!(all.len(), 3);
+    for case in &all {
+        assert!(figure(case, "seconds") > 0.1, "{case}");
+        let last = case["ran"].as_array().unwrap().last().unwrap()["output"].to_string();
+        assert!(
+            last.contains("ada5") && !last.contains("ada4") && last.contains("with 0 errors"),
+            "{last}"
+        );
+    }
+}
+
 #[test]
 fn what_goes_wrong_is_named_and_the_machine_kept() {
     let bench = Bench::new();

@@ -117,6 +117,12 @@ impl ZstdLevel {
         }
     }
 
+    /// How many levels of its kind, fast or not, are before it.
+    pub(crate) fn index(self) -> usize {
+        let first = if self.fast().is_some() { FIRST_FAST } else { 1 };
+        usize::from(self.number_in_block().saturating_sub(first))
+    }
+
     fn fast(self) -> Option<u16> {
         let at = self.0.checked_sub(FIRST_FAST)?;
         FAST.get(usize::from(at)).copied()

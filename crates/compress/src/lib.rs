@@ -44,6 +44,7 @@
 )]
 
 mod algorithm;
+mod cost;
 mod gzip;
 mod lz4;
 mod lzjb;
@@ -51,6 +52,7 @@ mod zle;
 mod zstd;
 
 pub use algorithm::{Algorithm, GzipLevel, ZstdLevel};
+pub use cost::Cost;
 
 use base::{Error, Result};
 use phys::CompressType;

@@ -5,7 +5,8 @@
 //! title = "What it shows"
 //! about = "Why one would care."
 //! seed = 1
-//! host = "freebsd-9"                # host profile whose processor time is charged; `none`: free
+//! host = "freebsd-9"                # host profile whose processor time is charged; `none`: free; at
+//!                                   # another clock: "freebsd-9@{ghz}GHz"
 //! memory = "8G"                     # of the machines, if caches are to be as large as theirs were
 //!
 //! [source]                          # left out for predictions
@@ -14,6 +15,15 @@
 //!
 //! [parameters]                      # values that --set and --sweep replace
 //! drive = "wd30ezrx"
+//!
+//! [[assumption]]                    # what is not physics of the drives, for the report
+//! about = "the clock of the cores"
+//! parameter = "ghz"                 # `--sensitivity` runs all again at half and at twice its value
+//!
+//! [files]                           # made in a folder `files` beside the machines, of random bytes
+//! one_in = "{one_in}"               # so much fewer of each kind
+//! per_folder = 100
+//! kinds = [{ count = 725, bytes = [8192, 32768] }]
 //!
 //! [required]                        # values that must be given, and what they are
 //! data = "a directory of your own: --data DIR"
@@ -49,7 +59,10 @@
 //! published = 5.51
 //! tolerance_percent = 15
 //! ```
-//! `seconds = true` instead of a pattern reads the simulated time of the command;
+//! `combine = "harmonic_mean"` (or `least`, `largest`) makes one figure of all lines that match, of all commands that
+//! begin with these words; else the last counts. `per = "cp"` divides by the seconds of that command.
+//! `busy = "processor"` (or `drive`) instead of a pattern reads how much of the command's time, in percent, the host's cores,
+//! or the arm of the busiest disk, were busy. `seconds = true` instead of a pattern reads the simulated time of the command;
 //! `drives = "partial_writes"` (or `writes`, `written_bytes`, `reads`, `read_bytes`) instead of a
 //! command reads the sum of that counter over all drives. With a `-` before a command the case
 //! continues if it fails. `{name*}` expands to as many words as the value has.
@@ -114,6 +127,61 @@ pub enum Count {
     ReadBytes,
 }
 
+/// How one figure is made of several lines.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Combine {
+    /// The rate over all parts, of the rates of parts of one size.
+    HarmonicMean,
+    /// The least.
+    Least,
+    /// The largest.
+    Largest,
+}
+
+/// What may be busy while a command runs.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// All cores of the host.
+    Processor,
+    /// The mechanics of the busiest disk.
+    Drive,
+}
+
+/// What is assumed, and not physics of a drive.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Assumption {
+    /// What it is, and why.
+    pub about: String,
+    /// The parameter that has its value.
+    #[serde(default)]
+    pub parameter: Option<String>,
+}
+
+/// Files made for an experiment.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Files {
+    /// A number, or a parameter: of so many files of each kind one is made.
+    pub one_in: String,
+    /// So many are in a folder.
+    pub per_folder: usize,
+    /// Their kinds.
+    pub kinds: Vec<FileKind>,
+}
+
+/// Files of one kind.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct FileKind {
+    /// How many there are.
+    pub count: usize,
+    /// The least and the largest size of one; all sizes between are as likely.
+    pub bytes: [u64; 2],
+}
+
 /// How a figure is read.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -136,6 +204,15 @@ pub struct Reading {
     /// The simulated time of the command, in seconds, is the figure.
     #[serde(default)]
     pub seconds: bool,
+    /// How busy this was while the command ran, in percent, is the figure.
+    #[serde(default)]
+    pub busy: Option<Part>,
+    /// How one figure is made of several lines; the last counts if it is not said.
+    #[serde(default)]
+    pub combine: Option<Combine>,
+    /// What is read is divided by the seconds of the last command that begins with these words.
+    #[serde(default)]
+    pub per: Option<String>,
     /// The sum of this counter over all drives is the figure.
     #[serde(default)]
     pub drives: Option<Count>,
@@ -227,8 +304,12 @@ pub struct Experiment {
     pub source: Option<Source>,
     /// Seeds all randomness.
     pub seed: u64,
-    /// The profile of the host whose processor time is charged.
+    /// The profile of the host whose processor time is charged; may have parameters.
     pub host: String,
+    /// Files that are made for it.
+    pub files: Option<Files>,
+    /// What is assumed.
+    pub assumptions: Vec<Assumption>,
     /// The memory of the machines, if that is a figure of them.
     pub memory: Option<String>,
     /// Values that can be set, with their defaults.
@@ -265,6 +346,10 @@ struct File {
     memory: Option<String>,
     #[serde(default)]
     parameters: BTreeMap<String, Scalar>,
+    #[serde(default)]
+    assumption: Vec<Assumption>,
+    #[serde(default)]
+    files: Option<Files>,
     #[serde(default)]
     required: BTreeMap<String, String>,
     #[serde(default)]
@@ -309,6 +394,31 @@ const BUILTIN: &[(&str, &str)] = &[
     (
         "bonnie-on-512e",
         include_str!("../experiments/bonnie-on-512e.toml"),
+    ),
+    (
+        "diskmark-wd160edgz",
+        include_str!("../experiments/diskmark-wd160edgz.toml"),
+    ),
+    (
+        "zero-fill-wd160edgz",
+        include_str!("../experiments/zero-fill-wd160edgz.toml"),
+    ),
+    ("usb-bridge", include_str!("../experiments/usb-bridge.toml")),
+    (
+        "compression",
+        include_str!("../experiments/compression.toml"),
+    ),
+    (
+        "special-vdev",
+        include_str!("../experiments/special-vdev.toml"),
+    ),
+    (
+        "lost-special",
+        include_str!("../experiments/lost-special.toml"),
+    ),
+    (
+        "raidz2-replace",
+        include_str!("../experiments/raidz2-replace.toml"),
     ),
     (
         "sector-size-sweep",
@@ -366,6 +476,8 @@ impl Experiment {
             source: file.source,
             seed: file.seed,
             host: file.host,
+            assumptions: file.assumption,
+            files: file.files,
             memory: file.memory,
             parameters: Parameters::new(file.parameters),
             required: file.required,
@@ -430,16 +542,30 @@ impl Experiment {
                 continue;
             }
             let mut of = self.cases.iter().filter(|case| reading.is_of(&case.name));
-            let missing = of.find(|case| crate::reading::command_of(reading, case).is_none());
-            if let Some(case) = missing {
+            let mut missing = of.find_map(|case| {
+                let mut needed = std::iter::once(&reading.command).chain(&reading.per);
+                let command =
+                    needed.find(|words| crate::reading::commands_of(words, case).is_empty())?;
+                Some((case, command))
+            });
+            if let Some((case, command)) = missing.take() {
                 return fail(format!(
-                    "reading '{}': case '{}' has no command '{}'",
-                    reading.name, case.name, reading.command
+                    "reading '{}': case '{}' has no command '{command}'",
+                    reading.name, case.name
                 ));
             }
         }
         for ratio in &self.ratios {
             self.check_ratio(ratio, &names)?;
+        }
+        for name in self
+            .assumptions
+            .iter()
+            .filter_map(|assumed| assumed.parameter.as_ref())
+        {
+            if self.parameters.number(name).is_none() {
+                return fail(format!("assumption: no parameter '{name}' with a number"));
+            }
         }
         self.check_parameters()
     }
@@ -468,6 +594,15 @@ impl Experiment {
                 || self.required.contains_key(name)
                 || self.sweep.has(name)
         };
+        if let Some(name) = Parameters::used_in(&self.host)
+            .iter()
+            .find(|name| !known(name))
+        {
+            return Err(Error::invalid(format!(
+                "{}: host: no parameter '{name}'",
+                self.path
+            )));
+        }
         for (drive, profile) in &self.drives {
             for name in Parameters::used_in(profile) {
                 if !known(&name) {

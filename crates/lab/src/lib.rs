@@ -22,6 +22,7 @@
 //! the figures with the published ones.
 
 mod experiment;
+mod files;
 mod outcome;
 mod parameters;
 mod place;
@@ -29,15 +30,18 @@ mod reading;
 mod recommend;
 pub mod report;
 pub mod run;
+mod sensitivity;
 mod shell;
 mod table;
 mod verdict;
 
 pub use experiment::{
-    Case, CommandLine, Count, Experiment, Figure, Ratio, Reading, Source, builtin,
+    Assumption, Case, Combine, CommandLine, Count, Experiment, Figure, FileKind, Files, Part,
+    Ratio, Reading, Source, builtin,
 };
 pub use outcome::{
-    CaseOutcome, DriveTrace, Measured, Outcome, Ran, RatioOutcome, Seen, TraceEntry,
+    Assumed, CaseOutcome, DriveTrace, Measured, Outcome, Ran, RatioOutcome, Seen, Sensitivity,
+    TraceEntry,
 };
 pub use parameters::{Parameters, Sweep};
 pub use recommend::{Recommend, Recommendation};

@@ -43,6 +43,10 @@ pub struct DriveTrace {
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
+    /// How long its mechanics were busy; 0 for flash.
+    pub busy_ns: u64,
+    /// What its profile assumes: figure, why.
+    pub assumed: Vec<[String; 2]>,
     /// Writes by size: log2 of the bytes, rounded down; count.
     pub write_sizes: Vec<(u32, u64)>,
     /// Writes by alignment: log2 of the largest power of two, in bytes, that divides the write's
@@ -105,6 +109,34 @@ pub struct Ran {
     pub output: String,
     /// Seconds on the machine's clock.
     pub seconds: f64,
+    /// How much of that all cores of the host were busy, in percent.
+    pub processor_percent: f64,
+    /// How much of that the mechanics of the busiest disk were busy, in percent.
+    pub drive_percent: f64,
+}
+
+/// What is assumed, and what depends on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assumed {
+    /// What it is, and why.
+    pub about: String,
+    /// The parameter and its value, if it has one.
+    pub value: Option<(String, String)>,
+    /// What was measured with another value, if it was asked for.
+    pub figures: Vec<Sensitivity>,
+}
+
+/// A figure at other values of what is assumed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sensitivity {
+    /// The case.
+    pub case: String,
+    /// The figure's title.
+    pub title: String,
+    /// Its unit.
+    pub unit: String,
+    /// At half the value that is assumed, at that value, and at twice that.
+    pub values: [f64; 3],
 }
 
 /// The outcome of one case.
@@ -161,6 +193,10 @@ pub struct Outcome {
     pub seed: u64,
     /// The host profile whose processor time was charged, and its prices.
     pub host: String,
+    /// What is assumed about it, and what depends on that.
+    pub assumed: Vec<Assumed>,
+    /// What the profiles of the drives assume: profile, figure, why.
+    pub assumed_of_drives: Vec<[String; 3]>,
     /// How to run it again.
     pub again: String,
     /// Its cases.
@@ -200,6 +236,10 @@ pub struct Seen {
     pub start_ns: u64,
     /// The machine's clock after.
     pub end_ns: u64,
+    /// How long all cores together worked.
+    pub processor_ns: u64,
+    /// The cores of the host; 0 where computing is free.
+    pub cores: u32,
     /// The commands that each drive received.
     pub drives: Vec<DriveTrace>,
 }
@@ -238,6 +278,7 @@ impl DriveTrace {
         self.partial_writes += later.partial_writes;
         self.reads += later.reads;
         self.read_bytes += later.read_bytes;
+        self.busy_ns += later.busy_ns;
         for &(power, n) in &later.write_sizes {
             count(&mut self.write_sizes, power, n);
         }
@@ -274,6 +315,27 @@ impl DriveTrace {
 }
 
 impl Seen {
+    /// How busy all cores were, in percent.
+    #[must_use]
+    pub fn processor_percent(&self) -> f64 {
+        self.percent(self.processor_ns, self.cores)
+    }
+
+    /// How busy the mechanics of the busiest disk were, in percent.
+    #[must_use]
+    pub fn drive_percent(&self) -> f64 {
+        let busiest = self.drives.iter().map(|drive| drive.busy_ns).max();
+        self.percent(busiest.unwrap_or(0), 1)
+    }
+
+    fn percent(&self, busy_ns: u64, of: u32) -> f64 {
+        let time_ns = self.end_ns.saturating_sub(self.start_ns) * u64::from(of);
+        match time_ns {
+            0 => 0.0,
+            time_ns => (busy_ns as f64 / time_ns as f64 * 100.0).min(100.0),
+        }
+    }
+
     /// Adds the trace of a later command.
     pub fn absorb(&mut self, later: Seen) {
         self.end_ns = later.end_ns;

@@ -45,6 +45,14 @@ impl Parameters {
         self.values.get(name).map(String::as_str)
     }
 
+    /// The value of a parameter, if it is a number.
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
+        self.get(name)?
+            .parse()
+            .ok()
+            .filter(|number: &f64| number.is_finite())
+    }
+
     /// Gives a parameter a value.
     pub fn set(&mut self, name: &str, value: &str) {
         self.values.insert(name.to_owned(), value.to_owned());

@@ -7,9 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use base::{Error, ErrorKind, Result};
 
 use crate::experiment::{Case, Experiment, Figure, Ratio, Reading};
+use crate::files;
 use crate::outcome::{CaseOutcome, DriveTrace, Measured, Outcome, Ran, RatioOutcome};
 use crate::parameters::Parameters;
 use crate::reading;
+use crate::sensitivity;
 use crate::shell::{Answer, MachinePlan, Shell};
 use crate::verdict::{self, Verdict};
 
@@ -22,6 +24,8 @@ pub struct Options {
     pub jobs: usize,
     /// The command line to run it again, for the report.
     pub again: String,
+    /// Everything is run again at half and at twice the value of each assumption that is a parameter.
+    pub sensitivity: bool,
     /// A description of the host profile whose time is charged, for the report.
     pub host: String,
 }
@@ -50,10 +54,22 @@ pub enum Event<'a> {
 }
 
 /// A case with the values of its parameters.
+#[derive(Clone)]
 struct Job<'a> {
     case: &'a Case,
     shown: Vec<(String, String)>,
     parameters: Parameters,
+    /// What is other than in the experiment, for its label.
+    other: Option<String>,
+}
+
+impl Job<'_> {
+    /// The same with another value of a parameter.
+    fn with(mut self, (name, value): &(String, String)) -> Self {
+        self.parameters.set(name, value);
+        self.other = Some(format!("{name}={value}"));
+        self
+    }
 }
 
 /// Runs all cases and judges their figures.
@@ -67,7 +83,23 @@ pub fn run(
     options: &Options,
     progress: &(dyn Fn(Event<'_>) + Sync),
 ) -> Result<Outcome> {
-    let jobs = jobs(experiment)?;
+    let mut jobs = jobs(experiment)?;
+    if let Some(files) = &experiment.files {
+        let one_in = experiment.parameters.fill(&files.one_in)?;
+        files::make(
+            &options.folder.join("files"),
+            files,
+            &one_in,
+            experiment.seed,
+        )?;
+    }
+    let cases = jobs.len();
+    if options.sensitivity {
+        for parameters in sensitivity::variants(experiment) {
+            let again = jobs[..cases].to_vec();
+            jobs.extend(again.into_iter().map(|job| job.with(&parameters)));
+        }
+    }
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
@@ -97,8 +129,9 @@ pub fn run(
         }
     });
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let cases = results.into_iter().flatten().collect::<Result<Vec<_>>>()?;
-    judge_all(experiment, cases, options)
+    let mut all = results.into_iter().flatten().collect::<Result<Vec<_>>>()?;
+    let others = all.split_off(cases);
+    judge_all(experiment, all, &others, options)
 }
 
 fn folder_name(index: usize, case: &Case) -> String {
@@ -115,6 +148,7 @@ fn folder_name(index: usize, case: &Case) -> String {
 
 fn label(job: &Job<'_>, several: bool) -> String {
     let values = job.shown.iter().map(|(k, v)| format!("{k}={v}"));
+    let values = values.chain(job.other.clone());
     let values = values.collect::<Vec<_>>().join(" ");
     match (several || values.is_empty(), values.is_empty()) {
         (true, true) => job.case.name.clone(),
@@ -141,6 +175,7 @@ fn jobs(experiment: &Experiment) -> Result<Vec<Job<'_>>> {
                 case,
                 shown: combination,
                 parameters,
+                other: None,
             });
         }
     }
@@ -162,7 +197,7 @@ fn run_case(
     let plan = MachinePlan {
         drives: drives.map_err(at_case)?,
         seed: experiment.seed,
-        host: experiment.host.clone(),
+        host: job.parameters.fill(&experiment.host).map_err(at_case)?,
         memory: experiment.memory.clone(),
     };
     shell.create(machine, &plan).map_err(at_case)?;
@@ -202,6 +237,8 @@ fn run_case(
             command,
             output: answer.output + &answer.complaints,
             seconds: answer.took_ns as f64 / 1e9,
+            processor_percent: answer.processor_percent,
+            drive_percent: answer.drive_percent,
         });
     }
     let drives = shell.traces(machine).map_err(at_case)?;
@@ -290,17 +327,37 @@ fn read_one(
             value: reading::counted(count, drives) * reading.scale,
         }]);
     }
-    let index = reading::command_of(reading, case).expect("checked when it was parsed");
-    let (line, ran) = (&case.commands[index], &ran[index]);
-    reading::figures(reading, &ran.output, ran.seconds).map_err(|text| {
-        let at = format!("{}:{}: {}", experiment.path, line.line, ran.command);
-        Error::invalid(format!("{at}: {text}"))
-    })
+    let mut indexes = reading::commands_of(&reading.command, case);
+    if reading.combine.is_none() {
+        indexes = indexes.split_off(indexes.len() - 1);
+    }
+    let mut figures = Vec::new();
+    for index in indexes {
+        let (line, ran) = (&case.commands[index], &ran[index]);
+        let found = reading::figures(reading, ran).map_err(|text| {
+            let at = format!("{}:{}: {}", experiment.path, line.line, ran.command);
+            Error::invalid(format!("{at}: {text}"))
+        })?;
+        figures.extend(found);
+    }
+    if let Some(combine) = reading.combine {
+        figures = vec![reading::combined(reading, combine, &figures)];
+    }
+    if let Some(words) = &reading.per {
+        let seconds = reading::commands_of(words, case)
+            .last()
+            .map_or(f64::NAN, |at| ran[*at].seconds);
+        figures
+            .iter_mut()
+            .for_each(|figure| figure.value /= seconds);
+    }
+    Ok(figures)
 }
 
 fn judge_all(
     experiment: &Experiment,
     cases: Vec<CaseOutcome>,
+    others: &[CaseOutcome],
     options: &Options,
 ) -> Result<Outcome> {
     let mut ratios = Vec::new();
@@ -319,6 +376,8 @@ fn judge_all(
         source: source.map(|source| (source.title.clone(), source.about.clone())),
         seed: experiment.seed,
         host: options.host.clone(),
+        assumed: sensitivity::assumed(experiment, &cases, others),
+        assumed_of_drives: sensitivity::assumed_of_drives(&cases),
         again: options.again.clone(),
         ratios,
         rms: rms_of_readings(experiment, &cases),

@@ -17,6 +17,10 @@ pub struct Answer {
     pub code: i32,
     /// How long it took on the machine's clock, in nanoseconds.
     pub took_ns: u64,
+    /// How much of that all cores of the host were busy, in percent.
+    pub processor_percent: f64,
+    /// How much of that the mechanics of the busiest disk were busy, in percent.
+    pub drive_percent: f64,
 }
 
 /// A machine to be created.

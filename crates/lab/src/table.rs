@@ -1,6 +1,6 @@
 //! The outcome as a text table.
 
-use crate::outcome::{CaseOutcome, Measured, Outcome};
+use crate::outcome::{Assumed, CaseOutcome, Measured, Outcome, Sensitivity};
 use crate::verdict::Verdict;
 
 /// A number for display: about four digits.
@@ -161,6 +161,26 @@ pub(crate) fn pivot(outcome: &Outcome) -> Grid {
     }
 }
 
+/// What was measured at other values of one assumption; `None` if nothing was.
+pub(crate) fn sensitivity(assumed: &Assumed) -> Option<Grid> {
+    let (name, value) = assumed
+        .value
+        .as_ref()
+        .filter(|_| !assumed.figures.is_empty())?;
+    let value: f64 = value.parse().ok()?;
+    let mut heading = vec!["configuration".to_owned(), "figure".to_owned()];
+    heading.extend([0.5, 1.0, 2.0].map(|factor| format!("{name} {}", number(value * factor))));
+    let row = |row: &Sensitivity| {
+        let mut cells = vec![row.case.clone(), row.title.clone()];
+        cells.extend(row.values.map(|value| figure(value, &row.unit)));
+        cells
+    };
+    Some(Grid {
+        rows: assumed.figures.iter().map(row).collect(),
+        heading,
+    })
+}
+
 impl Outcome {
     /// Whether there is a published value for any figure or ratio.
     pub(crate) fn has_published(&self) -> bool {
@@ -181,6 +201,11 @@ impl Outcome {
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = self.grid().draw();
+        for assumed in &self.assumed {
+            if let Some(grid) = sensitivity(assumed) {
+                text.push_str(&format!("\nassumed: {}\n{}", assumed.about, grid.draw()));
+            }
+        }
         for choice in self.recommendation.iter().flat_map(|r| &r.choices) {
             text.push('\n');
             if choice.given.is_empty() {

@@ -117,6 +117,7 @@ fn reply(_: &MachinePlan, words: &[String]) -> Answer {
         complaints: String::new(),
         code: i32::from(words[0] == "broken"),
         took_ns: 1_500_000_000,
+        ..Answer::default()
     }
 }
 
@@ -134,6 +135,7 @@ fn run_on(experiment: &Experiment, fake: &Fake, jobs: usize) -> Result<Outcome> 
         jobs,
         again: "ashift lab run mirror".into(),
         host: "none".into(),
+        sensitivity: false,
     };
     run(experiment, fake, &options, &|_: Event<'_>| {})
 }

@@ -27,6 +27,8 @@ pub struct HostProfile {
     pub about: &'static str,
     /// What work costs on its processor.
     pub processor: Processor,
+    /// The clock of its cores; 0 where computing is free.
+    pub clock_mhz: u32,
     /// Device writes in flight at a time.
     pub io_threads: usize,
     /// The largest write that adjacent writes are merged into, in bytes.
@@ -48,6 +50,7 @@ pub fn host_profiles() -> Vec<HostProfile> {
         name: "none",
         about: "computing is free",
         processor: Processor::default(),
+        clock_mhz: 0,
         io_threads: 10,
         aggregation_limit_bytes: 1 << 20,
         dirty_data_max_bytes: 128 << 20,
@@ -58,14 +61,14 @@ pub fn host_profiles() -> Vec<HostProfile> {
     let modern = HostProfile {
         name: "modern",
         about: "four cores of 3 GHz with instructions for AES",
+        clock_mhz: 3_000,
         processor: Processor::new(4)
             .with(Work::Command, 5_000_000)
             .with(Work::SystemCall, 300_000)
             .with(Work::Copy, 120)
             .with(Work::Fletcher, 150)
             .with(Work::Digest, 1_500)
-            .with(Work::Compress, 1_500)
-            .with(Work::Decompress, 400)
+            .with(Work::Cycle, 1_000_000 / 3_000)
             .with(Work::CipherSector, 300_000)
             .with(Work::Cipher, 400),
         ..now
@@ -74,6 +77,7 @@ pub fn host_profiles() -> Vec<HostProfile> {
         name: "freebsd-9",
         about: "FreeBSD 9 on a plain computer of 2007: one core of 2 GHz, AES in software, both \
                 drives on one PCI bus",
+        clock_mhz: 2_000,
         processor: of_2_ghz(1).with(Work::Transfer, 8_000),
         io_threads: 10,
         aggregation_limit_bytes: 128 << 10,
@@ -107,17 +111,32 @@ fn of_2_ghz(cores: u32) -> Processor {
         .with(Work::Copy, 800)
         .with(Work::Fletcher, 1_000)
         .with(Work::Digest, 15_000)
-        .with(Work::Compress, 7_000)
-        .with(Work::Decompress, 3_000)
+        .with(Work::Cycle, 1_000_000 / 2_000)
         .with(Work::CipherSector, 2_000_000)
         .with(Work::Cipher, 13_000)
 }
 
 impl HostProfile {
-    /// The profile of this name.
+    /// The profile of this name; with `@1.5GHz` behind it at that clock, all that its processor does as much slower
+    /// or faster.
     #[must_use]
     pub fn find(name: &str) -> Option<HostProfile> {
-        host_profiles().into_iter().find(|host| host.name == name)
+        let (name, clock) = match name.split_once('@') {
+            Some((name, clock)) => (name, Some(clock)),
+            None => (name, None),
+        };
+        let mut host = host_profiles().into_iter().find(|host| host.name == name)?;
+        if let Some(clock) = clock {
+            let ghz: f64 = clock.strip_suffix("GHz")?.parse().ok()?;
+            let clock_mhz =
+                Some((ghz * 1000.0).round()).filter(|mhz| (1.0..=1e6).contains(mhz))? as u32;
+            if host.clock_mhz == 0 {
+                return None;
+            }
+            host.processor = host.processor.at_clock(host.clock_mhz, clock_mhz);
+            host.clock_mhz = clock_mhz;
+        }
+        Some(host)
     }
 
     /// Name, description and prices in one line, for reports.
@@ -128,13 +147,13 @@ impl HostProfile {
             return format!("{}: {}", self.name, self.about);
         }
         format!(
-            "{}: {}; assumed, not measured: per byte {} ns to copy, {} ns of fletcher, {} ns of compression, {} ns of AES, \
-             {} ns on the bus; {} us per command",
+            "{}: {}; at {} GHz; assumed, not measured: per byte {} ns to copy, {} ns of fletcher, {} ns of AES, {} ns on the \
+             bus; {} us per command; compression by the cycles that it takes here (`ashift bench compress`)",
             self.name,
             self.about,
+            f64::from(self.clock_mhz) / 1000.0,
             price(Work::Copy),
             price(Work::Fletcher),
-            price(Work::Compress),
             price(Work::Cipher),
             price(Work::Transfer),
             price(Work::Command) / 1000.0
@@ -152,6 +171,27 @@ mod tests {
             assert_eq!(HostProfile::find(host.name), Some(host));
         }
         assert_eq!(HostProfile::find("abacus"), None);
+    }
+
+    #[test]
+    fn at_half_the_clock_all_but_the_bus_takes_twice_as_long() {
+        let host = HostProfile::find("freebsd-9").unwrap();
+        let half = HostProfile::find("freebsd-9@1GHz").unwrap();
+        let price = |host: &HostProfile, work| host.processor.price_ps(work);
+        for work in [Work::Copy, Work::Cycle, Work::Command] {
+            assert_eq!(price(&half, work), 2 * price(&host, work));
+        }
+        assert_eq!(price(&half, Work::Transfer), price(&host, Work::Transfer));
+        assert!(half.describe().contains("at 1 GHz"));
+        for wrong in [
+            "freebsd-9@",
+            "freebsd-9@0GHz",
+            "freebsd-9@2",
+            "none@2GHz",
+            "freebsd-9@-1GHz",
+        ] {
+            assert_eq!(HostProfile::find(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

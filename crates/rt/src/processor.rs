@@ -36,10 +36,8 @@ pub enum Work {
     Fletcher,
     /// A cryptographic checksum of a byte.
     Digest,
-    /// Compressing a byte.
-    Compress,
-    /// Decompressing, per byte of output.
-    Decompress,
+    /// One cycle of a core, for work whose price was measured in cycles.
+    Cycle,
     /// Setting up a cipher for one sector.
     CipherSector,
     /// Encrypting or decrypting a byte.
@@ -49,7 +47,7 @@ pub enum Work {
     Transfer,
 }
 
-const KINDS: usize = 10;
+const KINDS: usize = 9;
 
 /// The processor of a simulated computer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +72,17 @@ impl Processor {
     #[must_use]
     pub fn with(mut self, work: Work, price_ps: u64) -> Processor {
         self.price_ps[work as usize] = price_ps;
+        self
+    }
+
+    /// The same processor at another clock: all but the bus takes `from / to` times as long.
+    #[must_use]
+    pub fn at_clock(mut self, from_mhz: u32, to_mhz: u32) -> Processor {
+        for (kind, price_ps) in self.price_ps.iter_mut().enumerate() {
+            if kind != Work::Transfer as usize {
+                *price_ps = *price_ps * u64::from(from_mhz) / u64::from(to_mhz.max(1));
+            }
+        }
         self
     }
 
@@ -154,6 +163,12 @@ pub fn cpu_ns() -> u64 {
             time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
         }
     }
+}
+
+/// The cores of the simulated computer; 0 in real time, and where computing is free.
+#[must_use]
+pub fn cores() -> u32 {
+    sim::current().map_or(0, |context| context.cores().processor.cores)
 }
 
 /// Waits for as long as `count` bytes, or operations, of this work take on the simulated processor.

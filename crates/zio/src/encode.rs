@@ -159,8 +159,13 @@ fn compress(pool: &Pool<'_>, request: &WriteRequest) -> Compressed {
     let (min_alloc, gcd_alloc) = (pool.min_alloc as usize, pool.gcd_alloc as usize);
     let max = compress::max_compressed_len_in_pool(algorithm, data.len(), min_alloc, gcd_alloc);
     let mut buf = BlockBuf::scratch(data.len());
-    rt::charge(rt::Work::Compress, data.len() as u64);
-    let Some(size) = compress::compress(algorithm, data, &mut buf[..max]) else {
+    let size = compress::compress(algorithm, data, &mut buf[..max]);
+    let cost = compress::Cost::of(algorithm);
+    rt::charge(
+        rt::Work::Cycle,
+        cost.compress_cycles(data.len(), size.is_some()),
+    );
+    let Some(size) = size else {
         return Compressed::No;
     };
     if size >= data.len() {

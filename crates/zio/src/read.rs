@@ -487,7 +487,8 @@ fn decompress(bp: &BlkPtrPhys, physical: &[u8]) -> Result<Option<BlockBuf>> {
         return Ok(None);
     }
     let mut data = BlockBuf::scratch(bp.lsize() as usize);
-    rt::charge(rt::Work::Decompress, bp.lsize());
+    let cost = compress::Cost::of_kind(compress);
+    rt::charge(rt::Work::Cycle, cost.decompress_cycles(data.len()));
     compress::decompress(compress, physical, &mut data)?;
     Ok(Some(data))
 }

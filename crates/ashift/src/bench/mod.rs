@@ -13,12 +13,14 @@
 //! | `cp`     | `cp -a` into a file system of the kernel                              |
 //! | `mount`  | file systems of the kernel, and FUSE with nothing behind it             |
 //! | `parity` | OpenZFS's `raidz_test -B`                                            |
+//! | `compress` | the prices of compression that host profiles charge              |
 //! | `lab`    | the clock of the machines in the experiments                          |
 //! | `stream` | none: one turn of ours, for `peer`                                  |
 //! | `plain`  | none: one turn of the plain loop, for `peer`                        |
 //! | `seal`   | none: one turn of AES-GCM alone, for `crypt`                        |
 //! | `passthrough` | none: a folder through FUSE, for `mount`                       |
 
+mod compress;
 mod cp;
 mod crypt;
 mod host_fs;
@@ -50,6 +52,7 @@ usage: ashift bench peer --peer PROGRAM [--layout LAYOUT] [--devices N] [--compr
        ashift bench mount [--files N] [--size SIZE] [--runs N] [--dir DIR] [-j]
        ashift bench parity [--raidz-test PROGRAM] [-j]
        ashift bench parity each
+       ashift bench compress [--data DIR|FILE] [--record SIZE] [--runs N] [-j] [ALGORITHM...]
        ashift bench lab [--data DIR] [--runs N] [-j] [EXPERIMENT...]
        ashift bench stream [--encryption SUITE] LAYOUT COMPRESSION MIB DATA FILE...
        ashift bench plain MIB DATA FILE
@@ -67,6 +70,8 @@ usage: ashift bench peer --peer PROGRAM [--layout LAYOUT] [--devices N] [--compr
             and ext4 on loop devices and FUSE with nothing behind it, all on images in DIR; needs root
     parity  compute and solve the parity of RAID-Z beside raidz_test -B (minutes); each: with each of
             our implementations that this processor can run, without a peer
+    compress  compress and decompress a sample of DIR (/usr/lib) and noise with each algorithm, on one core, in
+            cycles; beside what the host profiles of machines charge for it
     lab     run experiments, beside the time that they may take; the sweep only with --data
     stream  make a pool on FILEs, which are there, write MIB of DATA, export, import, read, compare
     plain   copy, sum and write MIB of DATA to FILE; read, sum and compare
@@ -87,6 +92,7 @@ const VERBS: Table<fn(&mut Words) -> Outcome> = Table {
         verb("cp", cp::run),
         verb("mount", mount::run),
         verb("parity", parity::run),
+        verb("compress", compress::run),
         verb("lab", lab::run),
         verb("stream", stream::run),
         verb("plain", plain::run),

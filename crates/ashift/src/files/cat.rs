@@ -35,10 +35,11 @@ fn cat(parsed: &Parsed) -> Outcome {
 pub(crate) const SHA256SUM: Command<Entry> = Command::parsed(
     "sha256sum",
     "sum files up",
-    "usage: ashift sha256sum [-rv] POOL/DATASET[@SNAPSHOT]:/path…\n\n  \
+    "usage: ashift sha256sum [-rUv] POOL/DATASET[@SNAPSHOT]:/path…\n\n  \
            -r  every regular file below a directory, in the order of the names\n  \
+           -U  with -r: in the order of the directories, as `find | xargs` has them\n  \
            -v  say of errors which block of which device they are about\n",
-    ("rv", 1),
+    ("rUv", 1),
     sha256sum,
 );
 
@@ -50,15 +51,21 @@ fn sha256sum(parsed: &Parsed) -> Outcome {
             report(run, operand, outcome);
             return;
         }
-        walk(fs, id, top(operand), run, &mut Sums { fs });
+        match parsed.has('U') {
+            true => walk(fs, id, top(operand), run, &mut Sums::<false> { fs }),
+            false => walk(fs, id, top(operand), run, &mut Sums::<true> { fs }),
+        }
     })
 }
 
-struct Sums<'a> {
+/// Sums of files, in the order of their names or not.
+struct Sums<'a, const IN_ORDER: bool> {
     fs: &'a Mount,
 }
 
-impl Visitor for Sums<'_> {
+impl<const IN_ORDER: bool> Visitor for Sums<'_, IN_ORDER> {
+    const SORTED: bool = IN_ORDER;
+
     fn enter(&mut self, visit: &Visit<'_>, run: &mut Run) -> Result<bool> {
         if visit.attr.file_type() == Some(FileType::Regular) {
             let outcome = sum(run, self.fs, visit.attr.id, visit.path);

@@ -27,7 +27,7 @@ usage: ashift lab list [-j]
        ashift lab show NAME|FILE
        ashift lab run [-jq] [--set NAME=VALUE]… [--sweep NAME=VALUE,VALUE…]… [--data DIR]
                       [--case NAME] [--host NAME] [--seed N] [--jobs N] [--keep DIR]
-                      [--report FILE] NAME|FILE
+                      [--sensitivity] [--report FILE] NAME|FILE
        ashift lab report [-o FILE] [NAME…]
 
 list    the experiments that come along
@@ -41,7 +41,9 @@ report  one page of HTML about the last runs
   --sweep        runs every combination of these values
   --data DIR     the same as --set data=DIR
   --case NAME    only this case (again for more)
-  --host NAME    whose processor time is charged: none, modern, freebsd-8, -9, -13
+  --host NAME    whose processor time is charged: none, modern, freebsd-8, -9, -13; at another clock:
+                 modern@1.5GHz
+  --sensitivity  runs all of it again at half and at twice the value of what it assumes
   --jobs N       machines at a time (default: one for each processor)
   --keep DIR     leaves the machines in DIR, for `ashift -m DIR/01-…`
   --report FILE  the page about this run
@@ -200,8 +202,9 @@ fn run_experiment(args: &[String]) -> Outcome {
     let options = RunOptions::parse(args)?;
     let mut experiment = find(&options.name)?;
     options.apply(&mut experiment)?;
-    let host = HostProfile::find(&experiment.host).ok_or_else(|| {
-        let text = format!("{}: no host '{}'", experiment.path, experiment.host);
+    let name = experiment.parameters.fill(&experiment.host)?;
+    let host = HostProfile::find(&name).ok_or_else(|| {
+        let text = format!("{}: no host '{name}'", experiment.path);
         Error::invalid(text)
     })?;
     let folder = Folder::make(options.keep.as_deref())?;
@@ -224,6 +227,7 @@ fn run_experiment(args: &[String]) -> Outcome {
     let lab_options = Options {
         folder: folder.path().to_owned(),
         jobs: options.jobs,
+        sensitivity: options.sensitivity,
         again: options.again(),
         host: described(&host, experiment.memory.as_deref())?,
     };

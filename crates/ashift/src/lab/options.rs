@@ -11,6 +11,7 @@ pub(crate) struct RunOptions {
     pub name: String,
     pub is_quiet: bool,
     pub is_json: bool,
+    pub sensitivity: bool,
     pub jobs: usize,
     pub keep: Option<PathBuf>,
     pub report: Option<PathBuf>,
@@ -48,6 +49,7 @@ impl RunOptions {
                 "-q" | "--quiet" => options.is_quiet = true,
                 "-j" | "--json" => (options.is_json, options.is_quiet) = (true, true),
                 "-qj" | "-jq" => (options.is_json, options.is_quiet) = (true, true),
+                "--sensitivity" => options.sensitivity = true,
                 "--set" => options.set.push(pair(flag, &value()?)?),
                 "--sweep" => {
                     let (name, values) = pair(flag, &value()?)?;

@@ -58,6 +58,7 @@ impl Shell for Children {
         let last = read(&last_path(machine))?;
         let mut seen = read(&seen_path(machine))?;
         let took_ns = last.end_ns.saturating_sub(last.start_ns);
+        let (processor_percent, drive_percent) = (last.processor_percent(), last.drive_percent());
         seen.absorb(last);
         write(&seen_path(machine), &seen)?;
         match fs::remove_file(last_path(machine)) {
@@ -69,6 +70,8 @@ impl Shell for Children {
             complaints: text(&output.stderr),
             code: output.status.code().unwrap_or(128),
             took_ns,
+            processor_percent,
+            drive_percent,
         })
     }
 

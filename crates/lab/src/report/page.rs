@@ -1,7 +1,7 @@
 //! The page.
 
 use crate::outcome::{CaseOutcome, Outcome, Ran};
-use crate::table::Grid;
+use crate::table::{Grid, sensitivity};
 use crate::verdict::Verdict;
 
 use super::bars;
@@ -53,6 +53,7 @@ fn section(outcome: &Outcome, tag: &str) -> String {
     html.push_str(&advice(outcome));
     html.push_str(&table(&outcome.grid()));
     html.push_str(&bars::charts(outcome));
+    html.push_str(&assumptions(outcome));
     html.push_str(&drives::sections(outcome));
     html.push_str(&commands(outcome));
     html.push_str(&format!(
@@ -107,6 +108,42 @@ fn advice(outcome: &Outcome) -> String {
         )
     };
     choices.map(advice).collect()
+}
+
+/// What is assumed: by the experiment, with what depends on it, and by the drives' profiles.
+fn assumptions(outcome: &Outcome) -> String {
+    if outcome.assumed.is_empty() && outcome.assumed_of_drives.is_empty() {
+        return String::new();
+    }
+    let mut html = "<h3>What is assumed</h3>\n".to_owned();
+    for assumed in &outcome.assumed {
+        let value = match &assumed.value {
+            Some((name, value)) => format!(" ({} = {})", escape(name), escape(value)),
+            None => String::new(),
+        };
+        html.push_str(&format!("<p>{}{value}.</p>\n", prose(&assumed.about)));
+        match (sensitivity(assumed), &assumed.value) {
+            (Some(grid), _) => html.push_str(&table(&grid)),
+            (None, Some(_)) => html.push_str(
+                "<p class=\"faint\">What depends on it was not measured: `--sensitivity` does that.</p>\n",
+            ),
+            (None, None) => {}
+        }
+    }
+    let row = |[profile, of, note]: &[String; 3]| {
+        format!(
+            "<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+            escape(profile),
+            escape(of),
+            escape(note)
+        )
+    };
+    let rows: String = outcome.assumed_of_drives.iter().map(row).collect();
+    html.push_str(&format!(
+        "<details><summary>by the profiles of the drives</summary>\n<div class=\"scroll\"><table>\n\
+         <tr><th>profile</th><th>figure</th><th>why</th></tr>\n{rows}</table></div></details>\n"
+    ));
+    html
 }
 
 fn table(grid: &Grid) -> String {
