@@ -224,15 +224,20 @@ fn commands_of_parted_may_be_cut_short() {
     expect(at, "parted -s d.img alig opt 1 rm 1 q rm 1", "");
     refuse(
         at,
-        "parted -s d.img resi 1 100%",
+        "parted -s d.img resizep 1 100%",
         "Partition doesn't exist.",
     );
     refuse(
         at,
-        "parted -s d.img disk_s on",
-        "Error: disk_set is not kept up here",
+        "parted -s d.img resc 1 2",
+        "Error: rescue is not kept up here",
     );
-    for ambiguous in ["mk", "r", "se"] {
+    refuse(
+        at,
+        "parted -s d.img mkp d1 0%",
+        "Error: no answer to 'End?'",
+    );
+    for ambiguous in ["mk", "r", "se", "resi"] {
         let said = ashift(at, &format!("parted -s d.img {ambiguous}"));
         let complaint = format!("parted: invalid token: {ambiguous}\n");
         assert_eq!((said.err, said.code), (complaint, 0));

@@ -226,7 +226,7 @@ impl Table {
         }
     }
 
-    fn position(&self, index: u32) -> Result<usize> {
+    pub(crate) fn position(&self, index: u32) -> Result<usize> {
         let at = self.partitions.iter().position(|p| p.index == index);
         at.ok_or_else(|| refuse(ErrorKind::NotFound, &format!("index '{index}'")))
     }

@@ -148,7 +148,7 @@ impl Kind {
 
     /// Whether it is an extended partition, which holds further partitions that are not listed here.
     #[must_use]
-    pub(crate) fn is_extended(self) -> bool {
+    pub fn is_extended(self) -> bool {
         matches!(self, Kind::Mbr(0x05 | 0x0f | 0x85))
     }
 

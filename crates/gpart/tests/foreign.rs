@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use geom::Provider;
 use geom::disk::{self, OpenMode};
-use gpart::parted::{
-    Disk, Format, TableView, Topology, Unit, kind_for, parse_location, place, print,
-};
+use gpart::parted::{Disk, Format, TableView, Topology, Unit, parse_location, place, print};
 use gpart::{Era, NewPartition, Scheme, Shape, Table, Wish};
 use tempfile::TempDir;
 
@@ -422,13 +420,17 @@ fn compare_mkpart(image: &Image, dice: &mut Dice, align: &str) {
     };
     let parse = |text: &str| parse_location(text, Unit::Compact, &shape, image.name());
     let ours = parse(&start).and_then(|from| {
-        let until = parse(&end)?.as_end(&end, &from);
+        let until = parse(&end)?.as_end(&end, Unit::Compact, &from);
         place(&table, &from, &until, alignment, (Unit::Compact, 32))
     });
     let said = String::from_utf8_lossy(&theirs.stderr).into_owned();
     let what = format!("-a {align} mkpart {start} {end} beside {:?}", {
         let of = |p: &gpart::Partition| (p.start_sector, p.last_sector());
         table.partitions().iter().map(of).collect::<Vec<_>>()
+    });
+    let ours = ours.and_then(|placed| match &placed.moved {
+        Some(text) => Err(format!("Error: {text}")),
+        None => Ok(placed),
     });
     match ours {
         Err(refusal) => {
@@ -446,9 +448,7 @@ fn compare_mkpart(image: &Image, dice: &mut Dice, align: &str) {
             let mut new = new(None, Some(placed.start), Some(size));
             new.wish.alignment = None;
             table.allow_from(placed.start);
-            table
-                .add(kind_for(table.scheme(), None).unwrap(), &new)
-                .unwrap();
+            table.add("linux-data", &new).unwrap();
             let of = |t: &Table| -> Vec<_> {
                 let of = |p: &gpart::Partition| (p.index, p.start_sector, p.sectors, p.kind);
                 t.partitions().iter().map(of).collect()

@@ -1,21 +1,23 @@
-//! The commands, one after another, on one device.
+//! The commands: those of a command line one after another, or as they are typed at the prompt.
 
 use std::sync::Arc;
 
-use gpart::parted::{TableView, Topology, Unit, print};
-use gpart::{Partition, Scheme};
+use gpart::Scheme;
+use gpart::parted::{Topology, Unit};
 use machine::World;
 
-use super::file_systems::Probe;
+use super::flags::State;
+use super::prompt::{Prompt, Question};
 use super::session::Session;
-use super::{HELP, Options, VERSION, fail, say};
+use super::words::choose;
+use super::{HELP, Options, VERSION, fail, help};
 use crate::command::{Command, Table, verb};
 use crate::failure::{Fail, Outcome};
 
 /// What a command does.
 #[derive(Clone, Copy)]
 enum Act {
-    Does(fn(&mut Session<'_>, &mut Words<'_>) -> Outcome),
+    Does(fn(&mut Session<'_>) -> Outcome),
     /// parted has it, and it is not there here.
     LeftOut,
     /// No further command is run.
@@ -29,95 +31,120 @@ enum Act {
 const COMMANDS: Table<Act> = Table {
     program: "parted",
     commands: &[
-        verb(
-            "align-check",
-            Act::Does(|session, words| session.align_check(words)),
-        ),
-        verb("disk_set", Act::LeftOut),
-        verb("disk_toggle", Act::LeftOut),
-        verb("help", Act::Does(|_, words| help(words))),
-        verb("?", Act::Does(|_, words| help(words))),
-        verb(
-            "mklabel",
-            Act::Does(|session, words| session.mklabel(words)),
-        ),
-        verb(
-            "mktable",
-            Act::Does(|session, words| session.mklabel(words)),
-        ),
-        verb("mkpart", Act::Does(|session, words| session.mkpart(words))),
-        verb("name", Act::Does(|session, words| session.name(words))),
-        verb("print", Act::Does(|session, words| session.print(words))),
+        verb("align-check", Act::Does(|session| session.align_check())),
+        verb("help", Act::Does(|session| session.help())),
+        verb("?", Act::Does(|session| session.help())),
+        verb("mklabel", Act::Does(|session| session.mklabel())),
+        verb("mktable", Act::Does(|session| session.mklabel())),
+        verb("mkpart", Act::Does(|session| session.mkpart())),
+        verb("name", Act::Does(|session| session.name())),
+        verb("print", Act::Does(|session| session.print())),
         verb("quit", Act::Ends),
         verb("rescue", Act::LeftOut),
+        verb("resize", Act::Does(|_| resize())),
+        verb("resizepart", Act::Does(|session| session.resizepart())),
+        verb("rm", Act::Does(|session| session.rm())),
+        verb("select", Act::Does(|session| session.select())),
         verb(
-            "resizepart",
-            Act::Does(|session, words| session.resizepart(words)),
+            "disk_set",
+            Act::Does(|session| session.disk_set(State::Asked)),
         ),
-        verb("rm", Act::Does(|session, words| session.rm(words))),
-        verb("select", Act::LeftOut),
-        verb("set", Act::LeftOut),
-        verb("toggle", Act::LeftOut),
-        verb("unit", Act::Does(|session, words| session.set_unit(words))),
-        verb("version", Act::Does(|_, _| version())),
+        verb(
+            "disk_toggle",
+            Act::Does(|session| session.disk_set(State::Inverted)),
+        ),
+        verb("set", Act::Does(|session| session.set(State::Asked))),
+        verb("toggle", Act::Does(|session| session.set(State::Inverted))),
+        verb("unit", Act::Does(|session| session.set_unit())),
+        verb("version", Act::Does(|_| version())),
     ],
 };
 
-/// The words of a command line, taken one by one.
-pub(super) struct Words<'a>(std::slice::Iter<'a, String>);
-
-impl<'a> Words<'a> {
-    pub(super) fn next(&mut self) -> Option<&'a str> {
-        self.0.next().map(String::as_str)
-    }
-
-    pub(super) fn peek(&self) -> Option<&'a str> {
-        self.0.as_slice().first().map(String::as_str)
-    }
-}
-
-/// Runs the commands.
+/// Runs the commands of the words; without any, those that are typed.
 pub(super) fn run(
     world: &Arc<World>,
     device: &str,
     words: &[String],
     options: &Options,
 ) -> Outcome {
-    let mut session = Session::open(world, device, options)?;
-    if words.is_empty() {
-        return fail("Error: there is no interactive mode here: name a command (parted -h)");
-    }
-    let mut words = Words(words.iter());
-    while let Some(word) = words.next() {
-        let Some(command) = find(word) else {
+    let mut prompt = Prompt::new(options.is_script);
+    words.iter().for_each(|word| prompt.push(word));
+    let mut session = Session::open(world, device, options, prompt)?;
+    let outcome = if words.is_empty() && !options.is_script {
+        interact(&mut session);
+        Ok(())
+    } else {
+        run_words(&mut session).map_err(|fail| session.prompt.report(fail))
+    };
+    session.say_goodbye();
+    outcome
+}
+
+fn run_words(session: &mut Session<'_>) -> Outcome {
+    while let Some(word) = session.prompt.next() {
+        let Some(command) = find(&word) else {
             // parted itself stops here, and treats that as a success
             print!("{HELP}");
             eprintln!("parted: invalid token: {word}");
             break;
         };
-        match command.run {
-            Act::Does(act) => act(&mut session, &mut words)?,
-            Act::LeftOut => return fail(format!("Error: {} is not kept up here", command.name)),
-            Act::Ends => break,
+        if !act(session, command)? {
+            break;
         }
     }
     Ok(())
 }
 
-/// The command of that name, or the only one whose name begins so.
-fn find(word: &str) -> Option<&'static Command<Act>> {
-    COMMANDS.find(word).or_else(|| {
-        let begins = |command: &&Command<Act>| command.name.starts_with(word);
-        let mut all = COMMANDS.commands.iter().filter(begins);
-        all.next().filter(|_| all.next().is_none())
-    })
+/// The dialogue: a command that fails ends neither it nor the program.
+fn interact(session: &mut Session<'_>) {
+    println!("{VERSION}");
+    session.introduce();
+    println!("Welcome to parted! Type 'help' to view a list of commands.");
+    let names = names();
+    loop {
+        let Some(word) = session.prompt.next() else {
+            if !session.prompt.read_commands(&names) {
+                println!();
+                return;
+            }
+            continue;
+        };
+        let Some(command) = find(&word) else {
+            help::print_all(names.iter().copied());
+            continue;
+        };
+        match act(session, command) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(fail) => {
+                session.prompt.report(fail);
+                session.prompt.clear();
+                session.forget();
+            }
+        }
+    }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "a command")]
-fn help(words: &mut Words<'_>) -> Outcome {
-    words.next();
-    print!("{HELP}");
-    Ok(())
+/// Runs a command; false if it is the last one.
+fn act(session: &mut Session<'_>, command: &Command<Act>) -> Outcome<bool> {
+    match command.run {
+        Act::Does(act) => act(session).map(|()| true),
+        Act::LeftOut => fail(format!("Error: {} is not kept up here", command.name)),
+        Act::Ends => Ok(false),
+    }
+}
+
+fn names() -> Vec<&'static str> {
+    COMMANDS.commands.iter().map(|c| c.name).collect()
+}
+
+/// The command of that name, or the only one whose name begins so.
+fn find(word: &str) -> Option<&'static Command<Act>> {
+    choose(&names(), word).and_then(|name| COMMANDS.find(name))
+}
+
+fn resize() -> Outcome {
+    fail("Error: The resize command has been removed in parted 3.0")
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a command")]
@@ -127,111 +154,85 @@ fn version() -> Outcome {
 }
 
 impl Session<'_> {
-    fn print(&mut self, words: &mut Words<'_>) -> Outcome {
-        let with_free = match words.peek() {
-            Some("free") => words.next().is_some(),
-            Some("devices" | "list" | "all") => {
-                return fail("Error: only the device that was named is printed here");
+    #[expect(clippy::unnecessary_wraps, reason = "a command")]
+    fn help(&mut self) -> Outcome {
+        match self.prompt.next() {
+            None => help::print_all(names().into_iter()),
+            Some(word) => {
+                if let Some(command) = find(&word) {
+                    help::print_one(command.name);
+                }
             }
-            _ => false,
-        };
-        // the disk is shown even without a table, after the complaint
-        let read = self.table().map(|table| table.clone()).map_err(say);
-        let probe = Probe(Arc::clone(&self.reader));
-        let view = TableView {
-            table: read.as_ref().ok(),
-            shape: self.shape,
-            file_system: &probe,
-        };
-        print!(
-            "{}",
-            print(&view, &self.disk, self.unit, with_free, self.options.format)
-        );
-        read.map(drop)
-    }
-
-    fn index(words: &mut Words<'_>) -> Outcome<u32> {
-        let Some(text) = words.next() else {
-            return fail("Error: Expecting a partition number.");
-        };
-        text.parse()
-            .or_else(|_| fail("Error: Partition doesn't exist."))
-    }
-
-    /// The partition given by the next word.
-    pub(super) fn partition(&mut self, words: &mut Words<'_>) -> Outcome<Partition> {
-        let index = Self::index(words)?;
-        let found = self.table()?.partition(index).cloned();
-        found.map_or_else(|| fail("Error: Partition doesn't exist."), Ok)
-    }
-
-    /// The partition given by the next word, unless it is in use.
-    pub(super) fn free_partition(&mut self, words: &mut Words<'_>) -> Outcome<Partition> {
-        let one = self.partition(words)?;
-        let suffix = one.suffix();
-        let name = format!("{}{suffix}", self.world.canonical(&self.device));
-        if !self.world.holders(&name)?.is_empty() {
-            let path = &self.disk.path;
-            return fail(format!(
-                "Warning: Partition {path}{suffix} is being used. Are you sure you want to continue?"
-            ));
         }
-        Ok(one)
+        Ok(())
     }
 
-    fn rm(&mut self, words: &mut Words<'_>) -> Outcome {
-        let one = self.free_partition(words)?;
+    fn select(&mut self) -> Outcome {
+        let path = self.at.disk.path.clone();
+        let question = Question::new("New device?").or(&path);
+        let Some(device) = self.prompt.word(question) else {
+            return self.prompt.unanswered("New device?");
+        };
+        if device != path {
+            self.turn_to(&device)?;
+        }
+        self.introduce();
+        Ok(())
+    }
+
+    fn rm(&mut self) -> Outcome {
+        let one = self.free_partition()?;
         let mut table = self.table()?.clone();
         table.delete(one.index)?;
-        self.commit(table)
+        self.commit(table)?;
+        self.at.marks.remove(&one.index);
+        Ok(())
     }
 
-    fn name(&mut self, words: &mut Words<'_>) -> Outcome {
-        let scheme = self.table()?.scheme();
-        let one = self.partition(words)?;
-        if scheme == Scheme::Mbr {
+    fn name(&mut self) -> Outcome {
+        if self.table()?.scheme() == Scheme::Mbr {
             return fail("Error: msdos disk labels do not support partition name.");
         }
-        let Some(name) = words.next() else {
-            return Ok(());
+        let one = self.partition()?;
+        let label = one.label();
+        let question = Question {
+            takes_line: true,
+            ..Question::new("Partition name?").or(&label)
+        };
+        let Some(name) = self.prompt.word(question) else {
+            return Err(Fail::Said(1));
         };
         let mut table = self.table()?.clone();
-        table.modify(one.index, Some(name), None)?;
+        table.modify(one.index, Some(&name), None)?;
         self.commit(table)
     }
 
-    fn set_unit(&mut self, words: &mut Words<'_>) -> Outcome {
-        let Some(text) = words.next() else {
-            return Ok(());
+    fn set_unit(&mut self) -> Outcome {
+        let names = Unit::names();
+        let question = Question::new("Unit?").or(self.unit.name()).among(&names);
+        let Some(text) = self.prompt.word(question) else {
+            return Err(Fail::Said(1));
         };
-        if Unit::is_left_out(text) {
+        let Some(unit) = Unit::parse(&text) else {
             return fail(format!("Error: unit {text} is not kept up here"));
-        }
-        let Some(unit) = Unit::parse(text) else {
-            return fail(format!("parted: invalid token: {text}"));
         };
         self.unit = unit;
         Ok(())
     }
 
-    fn align_check(&mut self, words: &mut Words<'_>) -> Outcome {
-        let topology = Topology::of(&self.shape);
-        let is_prefix_of = |text: &str, name: &str| !text.is_empty() && name.starts_with(text);
-        let alignment = match words.peek() {
-            Some(text) if is_prefix_of(text, "minimal") || is_prefix_of(text, "minimum") => {
-                words.next();
-                topology.minimal
-            }
-            Some(text) if is_prefix_of(text, "optimal") || is_prefix_of(text, "optimum") => {
-                words.next();
-                topology.optimal
-            }
-            Some(text) if text.parse::<u32>().is_err() => {
-                return fail(format!("parted: invalid token: {text}"));
-            }
+    fn align_check(&mut self) -> Outcome {
+        let question = Question::new("alignment type(min/opt)").or("optimal");
+        let question = question.among(&["optimal", "minimal"]);
+        self.table()?;
+        let Some(kind) = self.prompt.word(question) else {
+            return Err(Fail::Said(1));
+        };
+        let topology = Topology::of(&self.at.shape);
+        let alignment = match kind.as_str() {
+            "minimal" => topology.minimal,
             _ => topology.optimal,
         };
-        let one = self.partition(words)?;
+        let one = self.partition()?;
         let is_aligned = alignment.holds(one.start_sector);
         if self.options.is_script {
             return Fail::exit((!is_aligned).into());

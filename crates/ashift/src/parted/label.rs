@@ -3,50 +3,47 @@
 use geom::Provider;
 use gpart::{Era, Scheme, Table};
 
-use super::commands::Words;
 use super::fail;
+use super::prompt::Question;
 use super::session::Session;
 use crate::failure::{Fail, Outcome};
 
+/// The tables that parted knows.
+pub(super) const LABELS: &[&str] = &[
+    "aix", "amiga", "bsd", "dvh", "gpt", "mac", "msdos", "pc98", "sun", "atari", "loop",
+];
+
 impl Session<'_> {
-    pub(super) fn mklabel(&mut self, words: &mut Words<'_>) -> Outcome {
-        let scheme = match words.next() {
+    pub(super) fn mklabel(&mut self) -> Outcome {
+        let question = Question::new("New disk label type?").among(LABELS);
+        let scheme = match self.prompt.word(question).as_deref() {
             Some("gpt") => Scheme::Gpt,
-            Some("msdos" | "mbr") => Scheme::Mbr,
-            Some(
-                other @ ("aix" | "amiga" | "atari" | "bsd" | "dvh" | "mac" | "pc98" | "sun"
-                | "loop"),
-            ) => {
-                return fail(format!("Error: label type {other} is not kept up here"));
-            }
+            Some("msdos") => Scheme::Mbr,
             Some(other) => {
-                return fail(format!(
-                    "parted: invalid token: {other}\nError: Expecting a disk label type."
-                ));
+                return fail(format!("Error: label type {other} is not kept up here"));
             }
             None => return fail("Error: Expecting a disk label type."),
         };
-        let old = Table::read(&*self.reader);
-        if !self.world.holders(&self.device)?.is_empty() {
-            let path = &self.disk.path;
+        let old = Table::read(&*self.at.reader);
+        let path = self.at.disk.path.clone();
+        if !self.world.holders(&self.at.name)?.is_empty() {
             let kind = if self.options.is_script {
                 "Error"
             } else {
                 "Warning"
             };
-            return fail(format!("{kind}: Partition(s) on {path} are being used."));
+            let text = format!("{kind}: Partition(s) on {path} are being used.");
+            if self.prompt.throw(&text, &["Ignore", "Cancel"]) != Some("Ignore") {
+                return Err(Fail::Said(1));
+            }
         }
-        if matches!(&old, Ok(Some(_))) {
-            let path = &self.disk.path;
-            self.confirm(
-                &format!(
-                    "Warning: The existing disk label on {path} will be destroyed and all data on this \
-                     disk will be lost. Do you want to continue?"
-                ),
-                true,
-            )?;
+        if matches!(&old, Ok(Some(_))) && !self.options.is_script {
+            self.prompt.confirm(&format!(
+                "Warning: The existing disk label on {path} will be destroyed and all data on this disk \
+                 will be lost. Do you want to continue?"
+            ))?;
         }
-        let table = Table::create(scheme, self.shape, None, Era::Nine).map_err(|_| {
+        let table = Table::create(scheme, self.at.shape, None, Era::Nine).map_err(|_| {
             let name = if scheme == Scheme::Gpt {
                 "GPT"
             } else {
@@ -60,7 +57,9 @@ impl Session<'_> {
             Err(_) => wipe(&*writer)?,
             Ok(None) => {}
         }
-        self.commit(table)
+        self.commit(table)?;
+        self.at.marks.clear();
+        Ok(())
     }
 }
 

@@ -1,10 +1,16 @@
 //! `parted`: partition tables, as GNU parted does it.
 
 mod commands;
+mod editor;
 mod file_systems;
+mod flags;
+mod help;
 mod label;
+mod listing;
 mod partition;
+mod prompt;
 mod session;
+mod words;
 
 use gpart::parted::Format;
 
@@ -55,23 +61,13 @@ fn run(args: &[String]) -> Outcome {
     let Some(device) = words.next() else {
         return fail("Error: No device found");
     };
-    // as in parted: an argument may hold several words
-    let words: Vec<String> = words.flat_map(|arg| split_words(&arg)).collect();
-    commands::run(&crate::world::entered(), &device, &words, &options).map_err(say)
+    let words: Vec<String> = words.collect();
+    commands::run(&crate::world::entered(), &device, &words, &options)
 }
 
 /// The failure with a text that is complete.
 fn fail<T>(text: impl Into<String>) -> Outcome<T> {
     Err(Fail::Exits(1, text.into()))
-}
-
-/// Reports a failure; those of the engine are errors.
-fn say(fail: Fail) -> Fail {
-    let lead = match &fail {
-        Fail::Failed(_) => "Error: ",
-        _ => "",
-    };
-    fail.say(lead)
 }
 
 /// The options, and the other words; `None` if the version is asked for.
@@ -163,51 +159,9 @@ fn is_location(arg: &str) -> bool {
     rest.starts_with(|c: char| c.is_ascii_digit() || c == '.')
 }
 
-/// Words of a line; quotes keep blanks.
-fn split_words(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    let mut is_word = false;
-    let mut quote = None;
-    for c in text.chars() {
-        match (quote, c) {
-            (Some(q), c) if c == q => quote = None,
-            (None, '"' | '\'') => {
-                quote = Some(c);
-                is_word = true;
-            }
-            (None, c) if c.is_ascii_whitespace() => {
-                if std::mem::take(&mut is_word) {
-                    words.push(std::mem::take(&mut word));
-                }
-            }
-            (_, c) => {
-                word.push(c);
-                is_word = true;
-            }
-        }
-    }
-    if is_word {
-        words.push(word);
-    }
-    words
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_split_as_by_parted() {
-        let check = |text: &str, expect: &[&str]| assert_eq!(split_words(text), expect, "{text}");
-        check("mkpart x 0% 50%", &["mkpart", "x", "0%", "50%"]);
-        check("'a b' c", &["a b", "c"]);
-        check("\"hello world\"", &["hello world"]);
-        check("  ", &[]);
-        check("''", &[""]);
-        check("a'b c'd", &["ab cd"]);
-        check("it's", &["its"]);
-    }
 
     #[test]
     fn negative_locations_are_no_options() {

@@ -1,19 +1,19 @@
 //! `mkpart` and `resizepart`: where a partition begins and ends.
 
-use gpart::parted::{Alignment, Location, Topology, kind_for, parse_location, place, resize_end};
-use gpart::{Era, NewPartition, Scheme, Wish};
+use gpart::parted::{
+    Alignment, Location, Marks, Placed, SYSTEMS, Topology, parse_location, place, resize_end,
+    system_named,
+};
+use gpart::{Era, NewPartition, Scheme, Table, Wish};
 
-use super::commands::Words;
+use super::prompt::Question;
 use super::session::Session;
 use super::{Align, fail};
-use crate::failure::Outcome;
-
-/// Where parted would ask.
-const NEEDS: &str = "Error: mkpart needs PART-TYPE [FS-TYPE] START END";
+use crate::failure::{Fail, Outcome};
 
 impl Session<'_> {
     fn alignment(&self) -> Option<Alignment> {
-        let topology = Topology::of(&self.shape);
+        let topology = Topology::of(&self.at.shape);
         match self.options.align {
             Align::None => None,
             Align::Minimal => Some(topology.minimal),
@@ -21,69 +21,79 @@ impl Session<'_> {
         }
     }
 
-    fn location(&self, text: Option<&str>) -> Outcome<Location> {
-        let Some(text) = text else {
-            return fail(NEEDS);
+    /// The location given by the next word, and that word. `present`: the sector that it is now.
+    fn location(&mut self, text: &str, present: Option<u64>) -> Outcome<(Location, String)> {
+        let shape = self.at.shape;
+        let default = present.map(|sector| self.unit.format_sector(&shape, sector));
+        let question = Question {
+            default: default.as_deref(),
+            ..Question::new(text)
         };
-        parse_location(text, self.unit, &self.shape, &self.disk.path).or_else(fail)
+        let Some(word) = self.prompt.word(question) else {
+            return self.prompt.unanswered(text);
+        };
+        if let (Some(sector), true) = (present, default.as_ref() == Some(&word)) {
+            // what was printed may be rounded
+            let sector = i64::try_from(sector).unwrap_or(i64::MAX);
+            return Ok((Location::exactly(sector), String::new()));
+        }
+        let location =
+            parse_location(&word, self.unit, &shape, &self.at.disk.path).or_else(fail)?;
+        Ok((location, word))
     }
 
-    pub(super) fn mkpart(&mut self, words: &mut Words<'_>) -> Outcome {
-        let table = self.table()?.clone();
-        let scheme = table.scheme();
-        if scheme == Scheme::Mbr && table.partitions().len() == table.entries() as usize {
-            return fail("Error: Can't create any more partitions.");
+    /// Asks for the type of a partition in an MBR.
+    fn primary(&mut self, table: &Table) -> Outcome {
+        let is_full = table.partitions().len() == table.entries() as usize;
+        let has_extended = table.partitions().iter().any(|p| p.kind.is_extended());
+        let mut choices = Vec::new();
+        if !is_full {
+            choices.push("primary");
         }
-        let mut label = None;
-        match (scheme, words.next()) {
-            (_, None) => return fail(NEEDS),
-            (Scheme::Gpt, Some(name)) => label = Some(name.to_owned()),
-            (Scheme::Mbr, Some("primary")) => {}
-            (Scheme::Mbr, Some("extended" | "logical")) => {
-                return fail("Error: extended and logical partitions are not kept up here");
+        match has_extended {
+            true => choices.push("logical"),
+            false if !is_full => choices.push("extended"),
+            false => return fail("Error: Can't create any more partitions."),
+        }
+        let question = Question::new("Partition type?").among(&choices);
+        match self.prompt.word(question).as_deref() {
+            Some("primary") => Ok(()),
+            Some(_) => fail("Error: extended and logical partitions are not kept up here"),
+            None => fail("Error: Expecting a partition type."),
+        }
+    }
+
+    /// Asks for the file system, unless a location is next.
+    fn system(&mut self) -> Outcome<Option<&'static str>> {
+        let is_location = |word: &str| word.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+        if self.prompt.peek().is_some_and(is_location) {
+            return Ok(None);
+        }
+        let question = Question::new("File system type?").or("ext2").among(SYSTEMS);
+        match self.prompt.word(question) {
+            Some(word) => Ok(system_named(&word)),
+            None => fail("Error: Expecting a file system type."),
+        }
+    }
+
+    pub(super) fn mkpart(&mut self) -> Outcome {
+        let mut table = self.table()?.clone();
+        let label = match table.scheme() {
+            Scheme::Gpt => self.prompt.word(Question::new("Partition name?").or("")),
+            Scheme::Mbr => {
+                self.primary(&table)?;
+                None
             }
-            (Scheme::Mbr, Some(other)) => {
-                return fail(format!(
-                    "parted: invalid token: {other}\nError: Expecting a partition type."
-                ));
-            }
-        }
-        let looks_like_system = words
-            .peek()
-            .is_some_and(|w| w.starts_with(|c: char| c.is_ascii_alphabetic()));
-        let system = if looks_like_system {
-            words.next()
-        } else {
-            None
         };
-        let Some(kind) = kind_for(scheme, system) else {
-            let system = system.unwrap_or_default();
-            return fail(format!(
-                "parted: invalid token: {system}\nError: Expecting a file system type."
-            ));
-        };
-        let start = self.location(words.next())?;
-        let end_text = words.next();
-        let end = self.location(end_text)?;
-        let end = end.as_end(end_text.unwrap_or_default(), &start);
-        let alignment = self.alignment();
-        let placed = place(
-            &table,
-            &start,
-            &end,
-            alignment,
-            (self.unit, self.disk.track),
-        )
-        .or_else(fail)?;
-        if let Some(arithmetic) = &placed.misaligned {
-            let text = format!(
-                "Warning: The resulting partition is not properly aligned for best performance: {arithmetic}"
-            );
-            eprintln!("{text}");
-        }
-        let mut table = table;
+        let system = self.system()?;
+        let (start, _) = self.location("Start?", None)?;
+        let (end, text) = self.location("End?", None)?;
+        let end = end.as_end(&text, self.unit, &start);
+        let units = (self.unit, self.at.disk.track);
+        let placed = place(&table, &start, &end, self.alignment(), units).or_else(fail)?;
+        self.accept(&placed)?;
         if table.is_corrupt() {
-            table.recover(&self.disk.path, Era::Nine)?;
+            table.recover(&self.at.disk.path, Era::Nine)?;
         }
         let new = NewPartition {
             wish: Wish {
@@ -92,27 +102,48 @@ impl Session<'_> {
                 size: Some(placed.end - placed.start + 1),
             },
             index: None,
-            label: label.filter(|_| scheme == Scheme::Gpt),
+            label,
             era: Era::Current,
         };
         table.allow_from(placed.start);
-        table.add(kind, &new)?;
-        self.commit(table)
+        let index = table.add("linux-data", &new)?;
+        let marks = Marks::made(&mut table, index, system)?;
+        self.commit(table)?;
+        self.remember(index, marks);
+        Ok(())
     }
 
-    pub(super) fn resizepart(&mut self, words: &mut Words<'_>) -> Outcome {
-        let one = self.free_partition(words)?;
-        let Some(text) = words.next() else {
-            return fail("Error: resizepart needs NUMBER END");
+    /// Asks whether a partition may be where it can be, or be misaligned.
+    fn accept(&mut self, placed: &Placed) -> Outcome {
+        if let Some(text) = &placed.moved {
+            if self.options.is_script {
+                return fail(format!("Error: {text}"));
+            }
+            let text = format!("Warning: {text}\nIs this still acceptable to you?");
+            self.prompt.confirm(&text)?;
+        }
+        let Some(arithmetic) = &placed.misaligned else {
+            return Ok(());
         };
+        let text = format!(
+            "Warning: The resulting partition is not properly aligned for best performance: {arithmetic}"
+        );
+        match self.prompt.throw(&text, &["Ignore", "Cancel"]) {
+            Some("Cancel") => Err(Fail::Said(1)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn resizepart(&mut self) -> Outcome {
+        let one = self.free_partition()?;
         let start = Location::exactly(i64::try_from(one.start_sector).unwrap_or(i64::MAX));
-        let end = self.location(Some(text))?.as_end(text, &start);
+        let (end, text) = self.location("End?", Some(one.last_sector()))?;
+        let end = end.as_end(&text, self.unit, &start);
         let mut table = self.table()?.clone();
         let end = resize_end(&table, one.index, &end).or_else(fail)?;
         if end < one.last_sector() {
-            self.confirm(
+            self.prompt.confirm(
                 "Warning: Shrinking a partition can cause data loss, are you sure you want to continue?",
-                false,
             )?;
         }
         let wish = Wish {

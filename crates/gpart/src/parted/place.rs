@@ -94,6 +94,8 @@ pub struct Placed {
     pub end: u64,
     /// If it is not aligned: the arithmetic.
     pub misaligned: Option<String>,
+    /// If it is not where it was asked for: parted's words.
+    pub moved: Option<String>,
 }
 
 /// Why it cannot be placed, in parted's words.
@@ -225,21 +227,25 @@ pub fn place(
     let (starts, ends) = (intersect(free, start.range), intersect(free, end.range));
     let found =
         solve(wish, starts, ends, aligned).or_else(|| solve(wish, starts, ends, Alignment::ANY));
-    if let Some((start, end)) = found {
+    let placed = |(start, end), moved| {
         let is_off = alignment.filter(|a| !a.holds(start));
-        return Ok(Placed {
+        Placed {
             start,
             end,
             misaligned: is_off.map(|a| a.arithmetic(start)),
-        });
+            moved,
+        }
+    };
+    if let Some(found) = found {
+        return Ok(placed(found, None));
     }
     let Some((low, high)) = solve(wish, free, free, Alignment::ANY) else {
         return Err("Error: Unable to satisfy all constraints on the partition.".to_owned());
     };
     let shape = &table.shape;
     let text = |sector| unit.format_sector(shape, sector);
-    Err(format!(
-        "Error: You requested a partition from {} to {} (sectors {}..{}).\n\
+    let moved = format!(
+        "You requested a partition from {} to {} (sectors {}..{}).\n\
          The closest location we can manage is {} to {} (sectors {low}..{high}).",
         text(start_sector),
         text(end_sector),
@@ -247,7 +253,8 @@ pub fn place(
         end_sector,
         text(low),
         text(high)
-    ))
+    );
+    Ok(placed((low, high), Some(moved)))
 }
 
 /// The new end of partition `index`.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use super::flags::{Marks, PMBR_BOOT, is_pmbr_boot};
 use super::unit::Unit;
 use crate::listing::rows;
-use crate::phys::{MbrEntryPhys, PROTECTIVE};
-use crate::{Kind, Partition, Scheme, Shape, Table};
+use crate::{Partition, Scheme, Shape, Table};
 
 /// Facts about the disk other than its table.
 #[derive(Clone, Debug, Default)]
@@ -47,105 +47,16 @@ pub struct TableView<'a> {
 pub trait FileSystems: std::fmt::Debug {
     /// parted's name of the file system; empty if not known.
     fn name(&self, one: &Partition) -> &'static str;
+
+    /// The flags of the partition.
+    fn flags(&self, one: &Partition) -> Vec<&'static str> {
+        Marks::of(one, None).flags(one)
+    }
 }
 
 impl FileSystems for () {
     fn name(&self, _one: &Partition) -> &'static str {
         ""
-    }
-}
-
-/// The type of a new partition for the file system that it is to hold; `None` for a name that parted
-/// does not know.
-#[must_use]
-pub fn kind_for(scheme: Scheme, file_system: Option<&str>) -> Option<&'static str> {
-    const LINUX: &[&str] = &[
-        "zfs",
-        "udf",
-        "btrfs",
-        "nilfs2",
-        "ext4",
-        "ext3",
-        "ext2",
-        "f2fs",
-        "jfs",
-        "reiserfs",
-        "freebsd-ufs",
-        "hp-ufs",
-        "sun-ufs",
-        "xfs",
-    ];
-    const SWAP: &[&str] = &[
-        "swsusp",
-        "linux-swap(v1)",
-        "linux-swap(v0)",
-        "linux-swap",
-        "linux-swap(new)",
-        "linux-swap(old)",
-    ];
-    let Some(name) = file_system else {
-        return Some("linux-data");
-    };
-    let kind = match (name, scheme) {
-        (name, _) if LINUX.contains(&name) => "linux-data",
-        (name, _) if SWAP.contains(&name) => "linux-swap",
-        ("hfs" | "hfs+" | "hfsx", _) => "apple-hfs",
-        ("fat16" | "fat32" | "ntfs", Scheme::Gpt) => "ms-basic-data",
-        ("fat16", Scheme::Mbr) => "!14",
-        ("fat32", Scheme::Mbr) => "fat32lba",
-        ("ntfs", Scheme::Mbr) => "ntfs",
-        _ => return None,
-    };
-    Some(kind)
-}
-
-fn flags(one: &Partition) -> Vec<&'static str> {
-    match one.kind {
-        Kind::Gpt(_) => {
-            let mut flags = match one.kind.alias() {
-                Some("efi") => vec!["boot"],
-                Some("linux-swap") => vec!["swap"],
-                Some("linux-raid") => vec!["raid"],
-                Some("linux-lvm") => vec!["lvm"],
-                Some("prep-boot") => vec!["prep"],
-                Some("ms-reserved") => vec!["msftres"],
-                Some("bios-boot") => vec!["bios_grub"],
-                Some("apple-tv-recovery") => vec!["atvrecv"],
-                Some("ms-recovery") => vec!["diag"],
-                _ => Vec::new(),
-            };
-            if one.attributes & 1 != 0 {
-                flags.push("hidden");
-            }
-            if one.attributes & 4 != 0 {
-                flags.push("legacy_boot");
-            }
-            match one.kind.alias() {
-                Some("ms-basic-data") => flags.push("msftdata"),
-                Some("efi") => flags.push("esp"),
-                _ => {}
-            }
-            flags
-        }
-        Kind::Mbr(byte) => {
-            let mut flags = Vec::new();
-            if one.attributes & crate::table::ACTIVE != 0 {
-                flags.push("boot");
-            }
-            flags.extend(match byte {
-                0x82 => Some("swap"),
-                0xfd => Some("raid"),
-                0x8e => Some("lvm"),
-                0x0c | 0x0e | 0x0f => Some("lba"),
-                0xf0 => Some("palo"),
-                0x41 => Some("prep"),
-                0x12 => Some("diag"),
-                0x84 => Some("irst"),
-                0xef => Some("esp"),
-                _ => None,
-            });
-            flags
-        }
     }
 }
 
@@ -188,7 +99,7 @@ fn lines(view: &TableView<'_>, with_free: bool, track: u64) -> Vec<Line> {
             },
             name: one.map(Partition::label).unwrap_or_default(),
             file_system: one.map_or("", |p| view.file_system.name(p)),
-            flags: one.map(flags).unwrap_or_default(),
+            flags: one.map(|p| view.file_system.flags(p)).unwrap_or_default(),
         }
     };
     let is_shown = |line: &Line| line.number.is_some() || with_free;
@@ -203,14 +114,11 @@ fn label(view: &TableView<'_>) -> &'static str {
     }
 }
 
-/// The flags of the disk: `pmbr_boot` if a protective entry is marked active.
+/// The flags of the disk.
 fn disk_flags(view: &TableView<'_>) -> &'static str {
-    let entries = view.table.map(|table| table.boot.entries);
-    let is_active = |e: &MbrEntryPhys| e.kind == PROTECTIVE && e.flag == 0x80;
-    if entries.is_some_and(|entries| entries.iter().any(is_active)) {
-        "pmbr_boot"
-    } else {
-        ""
+    match view.table {
+        Some(table) if is_pmbr_boot(table) => PMBR_BOOT,
+        _ => "",
     }
 }
 

@@ -45,13 +45,17 @@ impl Unit {
         found.map(|(_, unit)| *unit)
     }
 
-    /// Whether parted has a unit of that name that is not supported here.
+    /// The names of parted's units. `cyl` and `chs` are not supported here.
     #[must_use]
-    pub fn is_left_out(text: &str) -> bool {
-        text.eq_ignore_ascii_case("cyl") || text.eq_ignore_ascii_case("chs")
+    pub fn names() -> Vec<&'static str> {
+        let mut names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
+        names.extend(["cyl", "chs"]);
+        names
     }
 
-    fn name(self) -> &'static str {
+    /// As it is printed after a number.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         let found = NAMES.iter().find(|(_, unit)| *unit == self);
         found.map_or("", |(name, _)| *name)
     }
@@ -99,7 +103,8 @@ impl Unit {
     }
 
     /// Formats a sector number, or a number of sectors.
-    pub(super) fn format_sector(self, shape: &Shape, sector: u64) -> String {
+    #[must_use]
+    pub fn format_sector(self, shape: &Shape, sector: u64) -> String {
         self.format(shape, sector.saturating_mul(u64::from(shape.sectorsize)))
     }
 
@@ -132,10 +137,12 @@ impl Location {
         }
     }
 
-    /// Interprets it as an end: given in binary units, it means the sector before.
+    /// Interprets it as an end: given in binary units, it means the sector before. `default`: the unit of a bare number.
     #[must_use]
-    pub fn as_end(self, text: &str, start: &Location) -> Location {
-        let is_binary = text.trim_end().to_ascii_lowercase().ends_with("ib");
+    pub fn as_end(self, text: &str, default: Unit, start: &Location) -> Location {
+        let text = text.trim_end().to_ascii_lowercase();
+        let is_bare = text.ends_with(|c: char| c.is_ascii_digit());
+        let is_binary = text.ends_with("ib") || is_bare && matches!(default, Unit::Binary(_));
         if is_binary && self.range.0 == self.range.1 && self.sector != start.sector {
             return Location::exactly(self.sector - 1);
         }
