@@ -226,7 +226,7 @@ fn the_rate_over_a_whole_drive_is_between_those_at_its_edges() {
     let bench = Bench::new();
     let all = cases(
         &bench,
-        "--set count=256 --set small=2GB --set whole=1900 zero-fill-wd160edgz",
+        "--set count=256 --set small=2GB --set whole=1800 zero-fill-wd160edgz",
     );
     let rate = figure(&all[0], "rate");
     assert!(figure(&all[0], "inner") < rate && rate < figure(&all[0], "outer"));
@@ -240,7 +240,8 @@ fn the_rate_over_a_whole_drive_is_between_those_at_its_edges() {
 fn a_table_written_behind_a_bridge_is_mended_and_its_pool_grows() {
     let bench = Bench::new();
     let all = cases(&bench, "usb-bridge");
-    assert_eq!(figure(&all[0], "hidden"), 65_536.0);
+    // gpart leaves seven sectors before the end of what it sees
+    assert_eq!(figure(&all[0], "hidden"), 65_536.0 + 7.0);
     let ran = all[0]["ran"].as_array().unwrap();
     let said = |command: &str| -> Vec<&str> {
         let of = ran
@@ -262,10 +263,19 @@ fn a_table_written_behind_a_bridge_is_mended_and_its_pool_grows() {
 fn more_effort_of_compression_makes_less_and_keeps_the_processor_busy() {
     let bench = Bench::new();
     fs::create_dir(bench.path("data")).unwrap();
-    let text = fs::read(file!().strip_prefix("crates/ashift/").unwrap()).unwrap();
-    for n in 0..60 {
-        let bytes = text.repeat(8)[n * 31..].to_vec();
-        fs::write(bench.path("data").join(format!("f{n}")), bytes).unwrap();
+    let mut sources: Vec<_> = fs::read_dir("tests")
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    sources.retain(|path| path.is_file());
+    sources.sort();
+    let mut text: Vec<u8> = sources
+        .iter()
+        .flat_map(|path| fs::read(path).unwrap())
+        .collect();
+    for n in 0..20 {
+        text.rotate_left(1000);
+        fs::write(bench.path("data").join(format!("f{n}")), &text).unwrap();
     }
     let options = "--data data --sweep compression=off,lz4,gzip-9 --sweep recordsize=128K --sensitivity --report page.html";
     let all = cases(&bench, &format!("{options} compression"));

@@ -163,7 +163,7 @@ impl DslPool {
     /// with new blocks.
     ///
     /// # Errors
-    /// `Busy` for a log that is to be replayed first; any read error; `Suspended`.
+    /// `Busy` for a log that is to be replayed first; `NoKey`, as in OpenZFS; any read error; `Suspended`.
     #[doc(alias = "spa_reset_logs")]
     pub fn drop_logs(&self) -> Result<()> {
         for head in self.heads_with_log()? {

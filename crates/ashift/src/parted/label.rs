@@ -2,6 +2,7 @@
 
 use geom::Provider;
 use gpart::{Era, Scheme, Table};
+use machine::Holder;
 
 use super::fail;
 use super::prompt::Question;
@@ -26,7 +27,10 @@ impl Session<'_> {
         };
         let old = Table::read(&*self.at.reader);
         let path = self.at.disk.path.clone();
-        if !self.world.holders(&self.at.name)?.is_empty() {
+        let mut holders = self.world.holders(&self.at.name)?;
+        // not this session itself
+        holders.retain(|holder| self.at.writer.is_none() || *holder != Holder::Table);
+        if !holders.is_empty() {
             let kind = if self.options.is_script {
                 "Error"
             } else {

@@ -24,7 +24,7 @@ pub(super) struct Opened {
     /// What is known of partitions that were changed since the table was read.
     pub(super) marks: BTreeMap<u32, Marks>,
     /// The device opened for writing, once that was needed.
-    writer: Option<Arc<dyn Provider>>,
+    pub(super) writer: Option<Arc<dyn Provider>>,
     pub(super) reader: Arc<dyn Provider>,
 }
 

@@ -10,13 +10,14 @@ use crate::filesystems::Session;
 use crate::pool;
 
 /// Why that may not be now: there is a checkpoint, another change is going on, a device is not online, not all
-/// vdevs are mirrors, or there is no space.
+/// vdevs are mirrors, there is no space, or an intent log cannot be given up without its key.
 const NOT_NOW: &[ErrorKind] = &[
     ErrorKind::Exists,
     ErrorKind::Busy,
     ErrorKind::NotFound,
     ErrorKind::InvalidInput,
     ErrorKind::NoSpace,
+    ErrorKind::NoKey,
 ];
 
 pub(super) const KINDS: &[Kind] = &[

@@ -13,13 +13,14 @@ use crate::pool::Layout;
 const TOPS_MAX: usize = 5;
 const REMOVED_MAX: usize = 6;
 /// Why a vdev may not be added or removed now: another change is going on, there is a checkpoint, others have parity,
-/// it is the last one, or there is no space.
+/// it is the last one, there is no space, or an intent log cannot be given up without its key.
 const NOT_NOW: &[ErrorKind] = &[
     ErrorKind::Exists,
     ErrorKind::Busy,
     ErrorKind::InvalidInput,
     ErrorKind::Unsupported,
     ErrorKind::NoSpace,
+    ErrorKind::NoKey,
 ];
 
 pub(super) const KINDS: &[Kind] = &[
