@@ -159,8 +159,9 @@ impl DslPool {
             .saturating_sub(self.mos().env().deferred())
     }
 
-    /// Whether a log block of so many bytes may be where data goes. Log blocks and unsynced changes share what is not in use, and
-    /// half of the slop stays for what a sync writes beside data: a txg that finds no space would suspend the pool.
+    /// Whether a log block of so many bytes may be where data goes. Log blocks and unsynced changes share what is not
+    /// in use, and half of the slop stays for what a sync writes beside data: a txg that finds no space would suspend
+    /// the pool.
     pub(crate) fn has_log_room(&self, bytes: u64) -> bool {
         let root = self.root_dir();
         let state = root.state();

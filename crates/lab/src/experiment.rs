@@ -61,8 +61,9 @@
 //! ```
 //! `combine = "harmonic_mean"` (or `least`, `largest`) makes one figure of all lines that match, of all commands that
 //! begin with these words; else the last counts. `per = "cp"` divides by the seconds of that command.
-//! `busy = "processor"` (or `drive`) instead of a pattern reads how much of the command's time, in percent, the host's cores,
-//! or the arm of the busiest disk, were busy. `seconds = true` instead of a pattern reads the simulated time of the command;
+//! `busy = "processor"` (or `drive`) instead of a pattern reads how much of the command's time, in percent, the
+//! host's cores, or the arm of the busiest disk, were busy. `seconds = true` instead of a pattern reads the simulated
+//! time of the command;
 //! `drives = "partial_writes"` (or `writes`, `written_bytes`, `reads`, `read_bytes`) instead of a
 //! command reads the sum of that counter over all drives. With a `-` before a command the case
 //! continues if it fails. `{name*}` expands to as many words as the value has.

@@ -46,7 +46,8 @@ pub(crate) fn counted(count: Count, drives: &[DriveTrace]) -> f64 {
     drives.iter().map(of).sum::<u64>() as f64
 }
 
-/// Every figure of a command: one for each line of its output that matches; of equal names the last, all if they are to be combined.
+/// Every figure of a command: one for each line of its output that matches; of equal names the last, all if they are
+/// to be combined.
 pub(crate) fn figures(reading: &Reading, ran: &Ran) -> Result<Vec<Figure>, String> {
     let Some(pattern) = compile(reading)? else {
         let value = match reading.busy {

@@ -697,7 +697,7 @@ fn the_root_of_a_pool_is_encrypted_and_another_suite_is_below_it() {
     }
     spa.export().unwrap();
     drop(spa);
-    pool::verify_with_zdb(&[device.clone()], "tank");
+    pool::verify_with_zdb(std::slice::from_ref(&device), "tank");
     let spa = pool::open(&[device], false).unwrap();
     check_encrypted_root(&spa, &written);
 }

@@ -8,7 +8,7 @@ use dmu::{
     BlockAccounting, FreeAtOnce, NewObject, Objset, ObjsetProps, Tx, TxGroups, TxgSettings, TxgSync,
 };
 use phys::zil::{LrWritePhys, ZIL_CLAIM_LR_SEQ_VALID, ZIL_REPLAY_NEEDED, tx as txtype};
-use phys::{BlkPtrPhys, ChecksumType, LrPhys, ObjectType, ObjsetType, Phys};
+use phys::{BlkPtrPhys, LrPhys, ObjectType, ObjsetType, Phys};
 use proptest::prelude::*;
 use ram::RamStore;
 use rt::Mutex;

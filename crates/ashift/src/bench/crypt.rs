@@ -70,11 +70,12 @@ fn measure(own: &Path, files: &Files, (size, data): (u64, &str), runs: u64) -> R
     Ok(turns)
 }
 
+/// One of the speeds.
+type Speed = fn(&Speeds) -> f64;
+
 fn print(turns: &Turns, is_json: bool, size: u64, runs: u64) {
-    let of = |all: &[Speeds], speed: fn(&Speeds) -> f64| {
-        median(&all.iter().map(speed).collect::<Vec<_>>())
-    };
-    let kinds: [(&str, fn(&Speeds) -> f64); 2] = [("write", |s| s.write), ("read", |s| s.read)];
+    let of = |all: &[Speeds], speed: Speed| median(&all.iter().map(speed).collect::<Vec<_>>());
+    let kinds: [(&str, Speed); 2] = [("write", |s| s.write), ("read", |s| s.read)];
     let rows = kinds.map(|(what, speed)| {
         let ours = of(&turns.encrypted, speed);
         (what, ours, of(&turns.clear, speed), of(&turns.alone, speed))

@@ -213,7 +213,7 @@ impl Marks {
         if flag == "boot" {
             return table.set("active", Some(index), to);
         }
-        // one type at a time; these two are no types of their own
+        // one type at a time; these two are not types themselves
         if to && !matches!(flag, "hidden" | "lba" | "msftres") {
             self.set.retain(|other| *other == "lba");
         }

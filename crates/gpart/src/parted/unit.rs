@@ -137,7 +137,8 @@ impl Location {
         }
     }
 
-    /// Interprets it as an end: given in binary units, it means the sector before. `default`: the unit of a bare number.
+    /// Interprets it as an end: given in binary units, it means the sector before. `default`: the unit of a bare
+    /// number.
     #[must_use]
     pub fn as_end(self, text: &str, default: Unit, start: &Location) -> Location {
         let text = text.trim_end().to_ascii_lowercase();
