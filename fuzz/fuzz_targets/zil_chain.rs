@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use phys::{ChecksumType, LrPhys, Phys, ZilChainPhys, ZilHeaderPhys};
 use zil::{Visitor, parse};
 use ram::RamStore;
-use zio::{Bookmark, LogStore};
+use zio::{Bookmark, LogStore, NewLogBlock};
 
 const BLOCK_BYTES: u64 = 4096;
 
@@ -36,7 +36,14 @@ fuzz_target!(|input: &[u8]| {
     let blocks: Vec<_> = (1..=u64::from(count % 4) + 1)
         .map(|seq| {
             store
-                .alloc_log(Txg(5), BLOCK_BYTES, kind, verifier(seq), None)
+                .alloc_log(&NewLogBlock {
+                    txg: Txg(5),
+                    size: BLOCK_BYTES,
+                    checksum: kind,
+                    verifier: verifier(seq),
+                    near: None,
+                    keeps_to_logs: false,
+                })
                 .expect("memory")
         })
         .collect();
