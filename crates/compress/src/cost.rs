@@ -6,7 +6,7 @@
 //! records and other processors take other times; that a processor at half the clock takes twice as long is assumed.
 //!
 //! # Source
-//! `ashift bench compress` on an Intel Xeon (Sapphire Rapids), zstd 1.5.7, zlib-rs 0.6.8, LZ4 1.10.0.
+//! `ashift bench compress` on an Intel Xeon with AVX-512 beside other work, zstd 1.5.7, zlib-rs 0.6.8, LZ4 1.10.0.
 
 use phys::CompressType;
 
