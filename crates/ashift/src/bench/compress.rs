@@ -11,6 +11,7 @@
 //! since Nehalem, AMD since Zen); Arm's optimization guides say the same of Cortex-A76 and Neoverse.
 
 use std::hint::black_box;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use base::{Context, Error, Result};
@@ -22,6 +23,8 @@ use crate::failure::Outcome;
 
 /// A sample takes as many bytes of a folder.
 const SAMPLE_BYTES: usize = 4 << 20;
+/// What a record may be long.
+const RECORD_BYTES: RangeInclusive<usize> = 512..=SAMPLE_BYTES;
 /// At most as many bytes are from one file.
 const FILE_BYTES: usize = 128 << 10;
 /// A turn takes at least so long: far longer than the processor's time is apart from the last one told.
@@ -35,6 +38,9 @@ pub(super) fn run(words: &mut Words) -> Outcome {
     let record = words.take_number("record", 128 << 10)? as usize;
     let runs = words.take_number("runs", 3)?;
     words.check_all_taken()?;
+    if !RECORD_BYTES.contains(&record) || runs == 0 {
+        return Err(super::usage_error());
+    }
     let named = words.operands.iter().map(|word| word.parse());
     let mut algorithms = named.collect::<Result<Vec<Algorithm>>>()?;
     if algorithms.is_empty() {

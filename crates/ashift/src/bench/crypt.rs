@@ -15,7 +15,7 @@ use serde_json::json;
 use super::layout::Files;
 use super::plain::on_all_cores;
 use super::stream::{RECORD_BYTES, Watch, payload};
-use super::turns::{Speeds, median, own_program, speeds};
+use super::turns::{Speeds, Streams, median, speeds};
 use super::{Words, number, usage_error};
 use crate::failure::Outcome;
 
@@ -34,13 +34,13 @@ struct Turns {
 
 /// `ashift bench crypt`
 pub(super) fn run(words: &mut Words) -> Outcome {
-    let size = words.take_number("size", 1 << 30)?;
-    let runs = words.take_number("runs", 5)?;
-    let own = own_program()?;
-    let data = words
-        .take("data")
-        .unwrap_or_else(|| own.display().to_string());
-    let dir = words.take("dir").unwrap_or_else(|| "/dev/shm".into());
+    let Streams {
+        size,
+        runs,
+        own,
+        data,
+        dir,
+    } = Streams::take(words, 1 << 30)?;
     words.check_all_taken()?;
     if !words.operands.is_empty() || size < 1 << 20 {
         return Err(usage_error());

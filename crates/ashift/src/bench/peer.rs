@@ -6,7 +6,7 @@ use base::Result;
 use serde_json::json;
 
 use super::layout::Files;
-use super::turns::{Speeds, median, own_program, speeds};
+use super::turns::{Speeds, Streams, median, speeds};
 use super::{Words, usage_error};
 use crate::failure::{Fail, Outcome};
 
@@ -44,13 +44,13 @@ impl Side {
 /// `ashift bench peer`
 pub(super) fn run(words: &mut Words) -> Outcome {
     let peer = words.take("peer").ok_or_else(usage_error)?;
-    let size = words.take_number("size", 2 << 30)?;
-    let runs = words.take_number("runs", 5)?;
-    let own = own_program()?;
-    let data = words
-        .take("data")
-        .unwrap_or_else(|| own.display().to_string());
-    let dir = words.take("dir").unwrap_or_else(|| "/dev/shm".into());
+    let Streams {
+        size,
+        runs,
+        own,
+        data,
+        dir,
+    } = Streams::take(words, 2 << 30)?;
     let only = words.take("compression");
     let layout = words.take("layout").unwrap_or_else(|| "single".into());
     let devices = words.take_number("devices", 1)?;

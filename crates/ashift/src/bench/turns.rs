@@ -1,9 +1,12 @@
 //! One turn of a program, and the median of many turns.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use base::{Context, Error, ErrorKind, Result};
+
+use super::Words;
+use crate::failure::Fail;
 
 /// The median.
 pub(super) fn median(values: &[f64]) -> f64 {
@@ -51,8 +54,36 @@ pub(super) fn speeds(program: &Path, args: &[String]) -> Result<Speeds> {
     })
 }
 
+/// What benchmarks of streams are told alike.
+pub(super) struct Streams {
+    /// Bytes that a turn writes.
+    pub(super) size: u64,
+    pub(super) runs: u64,
+    /// This program.
+    pub(super) own: PathBuf,
+    /// The file whose bytes are written.
+    pub(super) data: String,
+    /// The folder of the devices.
+    pub(super) dir: String,
+}
+
+impl Streams {
+    /// `size`: unless another one is said.
+    pub(super) fn take(words: &mut Words, size: u64) -> Result<Streams, Fail> {
+        let own = own_program()?;
+        let data = words.take("data");
+        Ok(Streams {
+            size: words.take_number("size", size)?,
+            runs: words.take_number("runs", 5)?,
+            data: data.unwrap_or_else(|| own.display().to_string()),
+            own,
+            dir: words.take("dir").unwrap_or_else(|| "/dev/shm".into()),
+        })
+    }
+}
+
 /// The path of this program.
-pub(super) fn own_program() -> Result<std::path::PathBuf> {
+pub(super) fn own_program() -> Result<PathBuf> {
     Ok(std::env::current_exe()?)
 }
 
