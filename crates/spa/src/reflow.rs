@@ -42,7 +42,6 @@ use phys::uberblock::{
 use rt::Mutex;
 use scan::Kind;
 use vdev::{AutoAshift, NewDevice, Reflow, Vdev, VdevTree};
-use zio::FailedIo;
 
 use crate::FeatureState;
 use crate::scanning::share_since;
@@ -257,14 +256,11 @@ impl Inner {
         uberblock.set_reflow(state, offset);
         let timestamp = uberblock.timestamp.get() + 1;
         uberblock.timestamp.set(timestamp);
-        let is_worth_it =
-            |error: &Error| zio::is_worth_repeating(error) && !self.tree.has_lost_writes();
-        let written = zio::reissue(
-            self.pipeline.suspend(),
-            FailedIo::Write,
-            is_worth_it,
-            || reflow.write_uberblock(&uberblock, is_odd),
-        );
+        let kind =
+            |error: &Error| zio::failed_write(error).filter(|_| !self.tree.has_lost_writes());
+        let written = zio::reissue(self.pipeline.suspend(), kind, || {
+            reflow.write_uberblock(&uberblock, is_odd)
+        });
         // Some device may have it.
         written.inspect_err(|_| reflow.give_up())?;
         reflow.note(&uberblock);

@@ -28,7 +28,7 @@ use base::{Error, ErrorKind, Result, Txg};
 use dmu::{Tx, TxgSync};
 use dsl::PoolEnv;
 use phys::uberblock::{SPA_VERSION_FEATURES, UBERBLOCK_MAGIC, UberblockPhys};
-use zio::{AllocClass, FailedIo};
+use zio::AllocClass;
 
 use crate::spa::Inner;
 
@@ -172,14 +172,11 @@ impl Inner {
             // Label changes from now on belong to the next txg.
             (next, std::mem::take(&mut state.labels_dirty))
         };
-        let is_worth_it =
-            |error: &Error| zio::is_worth_repeating(error) && !self.tree.has_lost_writes();
-        let written = zio::reissue(
-            self.pipeline.suspend(),
-            FailedIo::Write,
-            is_worth_it,
-            || self.write_labels(&uberblock, labels_too),
-        );
+        let kind =
+            |error: &Error| zio::failed_write(error).filter(|_| !self.tree.has_lost_writes());
+        let written = zio::reissue(self.pipeline.suspend(), kind, || {
+            self.write_labels(&uberblock, labels_too)
+        });
         if written.is_err() {
             self.state.lock().labels_dirty |= labels_too;
         }

@@ -1,5 +1,6 @@
 //! Pools on any providers, created and opened in one line.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -207,7 +208,7 @@ pub(crate) fn new_fs(name: &str, props: &[(&str, u64)]) -> dsl::NewDataset {
     }
 }
 
-/// Opens the only pool on these devices.
+/// Opens the pool on these devices: the one with the most, if there are several.
 ///
 /// # Errors
 /// Those of [`Spa::import`]; `NotFound` when there is no pool.
@@ -252,7 +253,10 @@ fn options(
     readonly: bool,
     settings: Settings,
 ) -> Result<ImportOptions> {
-    let found = discover(devices).pools.into_iter().next();
+    let mut pools = discover(devices).pools;
+    // A device that was away while the pool got another guid is a pool of its own.
+    pools.sort_by_key(|pool| Reverse(pool.devices.len()));
+    let found = pools.into_iter().next();
     Ok(ImportOptions {
         found: found.ok_or_else(|| base::Error::not_found("no pool on these devices"))?,
         new_name: None,

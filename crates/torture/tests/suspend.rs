@@ -595,3 +595,41 @@ fn sim_a_flush_that_may_have_lost_writes_is_not_repeated() {
         assert!(resumed > 3 && failed > 1, "{resumed} {failed}");
     });
 }
+
+#[test]
+fn sim_a_txg_waits_for_the_only_side_of_a_mirror_that_has_what_it_reads() {
+    rt::simulate(6, || {
+        let mut settings = pool::settings();
+        settings.arc_bytes = 0;
+        let bench = Bench::new(Layout::Mirror, settings);
+        let tree = bench.spa.parts().tree();
+        let [first, second] = &bench.disks[..] else {
+            panic!("a mirror of two")
+        };
+        let stale = tree.devices()[1].guid();
+        tree.offline(stale, true).unwrap();
+        pool::create_fs(&bench.spa, "tank/gone", &[("compression", 2)]).unwrap();
+        let fs = mount(bench.spa.parts().dsl(), "tank/gone", false).unwrap();
+        let file = fs.create_file(fs.root(), b"f", &Create::default());
+        let noise = Dice::new(1).bytes(4 << 20);
+        fs.write(file.unwrap().id, 0, &noise).unwrap();
+        drop(fs);
+        bench.spa.sync().unwrap();
+        // It answers, and lacks all of that.
+        tree.online(stale, second.clone()).unwrap();
+        first.kill();
+        let spa = Arc::clone(&bench.spa);
+        let destroy = rt::spawn("destroy", move || {
+            spa.parts().dsl().destroy_head("tank/gone")?;
+            spa.finish_destroys()
+        });
+        assert!(bench.is_suspended_by(&destroy));
+        assert!(!bench.spa.parts().groups().has_failed());
+        first.revive();
+        bench.spa.resume().unwrap();
+        destroy.join().unwrap();
+        bench.spa.resilver_if_needed().unwrap();
+        bench.spa.sync().unwrap();
+        pool::assert_clean(&bench.spa);
+    });
+}

@@ -345,8 +345,12 @@ impl VdevOps for VdevTree {
         })
     }
 
-    fn answers(&self, vdev: VdevId) -> bool {
-        let answers = |leaf: &Vdev| leaf.leaf().is_usable() && leaf.leaf().is_alive(false);
+    fn answers(&self, vdev: VdevId, birth: Option<Txg>) -> bool {
+        let answers = |vdev: &Vdev| {
+            let leaf = vdev.leaf();
+            let has_it = !birth.is_some_and(|birth| leaf.missed(birth));
+            has_it && leaf.is_usable() && leaf.is_alive(false)
+        };
         let Some(top) = self.top(vdev) else {
             return true;
         };

@@ -29,7 +29,7 @@ use base::{BlockBuf, Buf, Error, ErrorKind, Result, Txg, VdevId, align_up};
 use phys::DvaPhys;
 
 use crate::flights::{Group, Landing, State, Then};
-use crate::suspend::{FailedIo, Suspend, is_worth_repeating, reissue};
+use crate::suspend::{Suspend, failed_write, reissue};
 use crate::{Io, Priority, VdevOps};
 
 /// The most blocks in one merged write, far below any system's limit on gathered writes.
@@ -142,8 +142,7 @@ impl Shared {
         let suspend = self.suspend.get().filter(|_| group.must_succeed);
         running.result = Some(reissue(
             suspend.map(|suspend| &**suspend),
-            FailedIo::Write,
-            is_worth_repeating,
+            failed_write,
             issue,
         ));
         // Releases the buffers before the waiter is woken.

@@ -51,7 +51,7 @@ pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
 pub use prepared::Prepared;
 pub use runs::{BlockCopy, Runs, blocks_of};
 pub use second::SecondLevel;
-pub use suspend::{FailedIo, Suspend, is_worth_repeating, reissue};
+pub use suspend::{FailedIo, Suspend, failed_write, reissue};
 pub use vdev_ops::{RunBlock, ScrubReport, VdevOps};
 
 /// `BPE_PAYLOAD_SIZE`: the largest payload of an embedded block pointer, in bytes.

@@ -159,10 +159,14 @@ impl Pipeline {
         size: usize,
         verify: &dyn Fn(&[u8]) -> bool,
     ) -> Result<BlockBuf> {
-        let is_gone = |error: &Error| {
-            error.kind() == ErrorKind::Io && !bp.dvas().any(|dva| self.vdevs.answers(dva.vdev()))
+        let answers = |birth| bp.dvas().any(|dva| self.vdevs.answers(dva.vdev(), birth));
+        let kind = |error: &Error| match error.kind() {
+            ErrorKind::Io if answers(Some(bp.physical_birth())) => None,
+            ErrorKind::Io if answers(None) => Some(FailedIo::MissedRead),
+            ErrorKind::Io => Some(FailedIo::Read),
+            _ => None,
         };
-        reissue(self.suspend(), FailedIo::Read, is_gone, || {
+        reissue(self.suspend(), kind, || {
             self.try_read_dvas(bp, priority, size, verify)
         })
     }

@@ -27,6 +27,9 @@ pub enum FailedIo {
     Write,
     /// A read for which no device answers any more.
     Read,
+    /// A read for which no device answers that has the block; those that answer missed it. It waits only where
+    /// it cannot fail, while a txg is synced: elsewhere it is an error, since the device may never come back.
+    MissedRead,
 }
 
 /// Decides what becomes of I/O that failed on every copy.
@@ -47,22 +50,21 @@ pub trait Suspend: Send + Sync {
     fn note_success(&self);
 }
 
-/// Whether repeating an I/O that failed with `error` may help.
+/// As what a write that failed with `error` waits: repeating it may help.
 #[must_use]
-pub fn is_worth_repeating(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace)
+pub fn failed_write(error: &Error) -> Option<FailedIo> {
+    matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace).then_some(FailedIo::Write)
 }
 
-/// Issues an I/O, and again each time that the pool is resumed, until it succeeds. `is_worth_it` says
-/// after which errors to try again; without `suspend` there is no second attempt.
+/// Issues an I/O, and again each time that the pool is resumed, until it succeeds. `kind` says as what a failed
+/// one waits, if it does; without `suspend` there is no second attempt.
 ///
 /// # Errors
 /// The last error of `issue`.
 #[doc(alias = "zio_reexecute")]
 pub fn reissue<T>(
     suspend: Option<&dyn Suspend>,
-    io: FailedIo,
-    is_worth_it: impl Fn(&Error) -> bool,
+    kind: impl Fn(&Error) -> Option<FailedIo>,
     mut issue: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     let mut has_waited = false;
@@ -75,12 +77,12 @@ pub fn reissue<T>(
                 }
                 return Ok(done);
             }
-            Err(error) => match suspend {
-                Some(suspend) if is_worth_it(&error) => {
-                    suspend.wait_resumed(io, issued_at, error)?;
-                }
-                _ => return Err(error),
-            },
+            Err(error) => {
+                let Some((suspend, io)) = suspend.zip(kind(&error)) else {
+                    return Err(error);
+                };
+                suspend.wait_resumed(io, issued_at, error)?;
+            }
         }
         has_waited = true;
     }

@@ -84,10 +84,11 @@ pub trait VdevOps: Send + Sync {
         Ok(blocks.iter().enumerate().map(read).collect())
     }
 
-    /// Whether enough devices of this vdev still answer for it to be read; true if it has no devices. Called
-    /// after a failed read, to tell a damaged sector from devices that are gone.
-    fn answers(&self, vdev: VdevId) -> bool {
-        let _ = vdev;
+    /// Whether enough devices of this vdev still answer for it to be read; true if it has no devices. With a txg
+    /// only devices count that have what was born in it. Called after a failed read, to tell a damaged sector from
+    /// devices that are gone.
+    fn answers(&self, vdev: VdevId, birth: Option<Txg>) -> bool {
+        let _ = (vdev, birth);
         true
     }
 

@@ -230,7 +230,11 @@ impl TxGroups {
         }
         let suspension = &mut state.suspension;
         let failmode = suspension.failmode;
-        let waits = io == FailedIo::Write || failmode != FailMode::Continue || IS_SYNC_THREAD.get();
+        let waits = match io {
+            FailedIo::Write => true,
+            FailedIo::Read => failmode != FailMode::Continue || IS_SYNC_THREAD.get(),
+            FailedIo::MissedRead => IS_SYNC_THREAD.get(),
+        };
         if suspension.is_abandoned || !waits {
             return false;
         }

@@ -342,9 +342,26 @@ fn a_vdev_answers_while_enough_of_its_devices_do() {
         for (dead, disk) in pool.disks.iter().enumerate() {
             let is_enough = dead <= usize::from(nparity);
             let what = format!("{children} wide, {kind:?}, {dead} dead");
-            assert_eq!(pool.tree.answers(TOP), is_enough, "{what}");
+            assert_eq!(pool.tree.answers(TOP, None), is_enough, "{what}");
             disk.kill();
         }
-        assert!(!pool.tree.answers(TOP));
+        assert!(!pool.tree.answers(TOP, None));
+    }
+}
+
+#[test]
+fn a_device_that_missed_a_block_does_not_answer_for_it() {
+    for (kind, children, nparity) in shapes() {
+        let pool = Pool::new((kind, children));
+        let devices = pool.tree.devices();
+        for device in devices.iter().take(usize::from(nparity)) {
+            device.leaf().dirty_dtl(10..20);
+        }
+        assert!(pool.tree.answers(TOP, Some(Txg(15))));
+        pool.disks[children - 1].kill();
+        let what = format!("{children} wide, {kind:?}");
+        assert!(!pool.tree.answers(TOP, Some(Txg(15))), "{what}");
+        assert!(pool.tree.answers(TOP, Some(Txg(25))), "{what}");
+        assert!(pool.tree.answers(TOP, None), "{what}");
     }
 }
