@@ -70,8 +70,7 @@ impl Pipeline {
                 charge_checksum(kind, bytes.len());
                 let have = self.checksums.digest(kind, bytes);
                 let want = bp.cksum_words();
-                let objset = bp.object_type() == ObjectType::OBJSET.raw();
-                if bp.uses_crypt() && !objset {
+                if keys::has_mac(bp) {
                     checksum::with_mac(kind, &have, [want[2], want[3]]) == want
                 } else {
                     have == want
