@@ -75,7 +75,7 @@ fn list(is_json: bool) {
 }
 
 fn bytes_of(profile: &Profile) -> u64 {
-    profile.host_sectors() * u64::from(profile.identify.logical_sector_bytes)
+    profile.host_bytes()
 }
 
 /// Decimal units, as manufacturers use them: `2.0T` is 2 × 10¹² bytes.

@@ -97,10 +97,13 @@ pub(crate) fn disk_names(world: &World) -> Result<Vec<String>> {
 
 fn devices(world: &World) -> Result<Vec<Device>> {
     if world.is_machine() {
-        let of = |drive: Arc<drive::Emulated>| Device {
-            name: drive.name().to_owned(),
-            identify: Some(drive.identify()),
-            model: None,
+        let of = |drive: Arc<drive::Emulated>| {
+            let says = drive.identify();
+            Device {
+                name: drive.name().to_owned(),
+                model: Some(says.model()),
+                identify: Some(says).filter(|says| !says.is_hidden()),
+            }
         };
         return Ok(world.drives().into_iter().map(of).collect());
     }
@@ -178,6 +181,12 @@ fn identify(parsed: &Parsed) -> Result<()> {
     };
     let data = match &devices[unit].identify {
         Some(data) => data.clone(),
+        None if world.is_machine() => {
+            let text = format!(
+                "{name}: its USB bridge passes no ATA command on: IDENTIFY DEVICE has no answer"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         None => host_identify(name)?,
     };
     if parsed.has('j') {
@@ -302,10 +311,7 @@ pub(crate) fn topology(world: &World, name: &str) -> Result<Topology> {
         .into_iter()
         .find(|drive| drive.name() == name);
     let drive = drive.ok_or_else(|| Error::not_found(format!("{name}: no such drive")))?;
-    Ok(Topology {
-        mediasize: drive.mediasize(),
-        ..drive.identify().linux_topology()
-    })
+    Ok(drive.linux_topology())
 }
 
 fn topology_text(name: &str, topology: &Topology) -> String {

@@ -708,12 +708,12 @@ fn a_drive_moves_behind_a_bridge_and_back() {
     refused(
         "machine move ada1",
         2,
-        "'ada1': where to? NAME=sata or NAME=usb",
+        "'ada1': where to? NAME=sata, NAME=usb or NAME=usb:BRIDGE",
     );
     refused(
         "machine move ada1=scsi",
         2,
-        "no bus 'scsi'; there are sata, usb",
+        "no bus 'scsi'; there are sata, usb, usb:jms579, usb:asm1051, usb:at2",
     );
     refused(
         "machine move ada7=usb",

@@ -3,7 +3,7 @@
 use geom::topology::Topology;
 use gpart::Table;
 
-use crate::table::examine_table;
+use crate::table::{examine_table, of_other_sectors};
 use crate::{Finding, Severity};
 
 /// What is known of a disk, an image of one, or a layer on one.
@@ -28,6 +28,8 @@ pub enum Partitions {
     Table(Box<Table>),
     /// Both copies of a GPT are bad; why.
     Lost(String),
+    /// There is a GPT that counts in sectors of another size than the disk's.
+    OtherSectors(Box<Table>),
 }
 
 /// The unit that a disk can write without reading first.
@@ -138,6 +140,7 @@ pub fn examine_disk(disk: &Disk) -> Vec<Finding> {
     match &disk.partitions {
         Partitions::None => {}
         Partitions::Table(table) => found.extend(examine_table(disk, table)),
+        Partitions::OtherSectors(table) => found.push(of_other_sectors(disk, table)),
         Partitions::Lost(why) => found.push(
             Finding::new(
                 (Severity::Critical, "gpt-lost"),

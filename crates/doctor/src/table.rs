@@ -32,6 +32,47 @@ pub(crate) fn examine_table(disk: &Disk, table: &Table) -> Vec<Finding> {
     found
 }
 
+/// A GPT that was made where the disk showed other sectors.
+pub(crate) fn of_other_sectors(disk: &Disk, table: &Table) -> Finding {
+    let name = &disk.name;
+    let (theirs, ours) = (
+        u64::from(table.shape().sectorsize),
+        u64::from(disk.topology.logical_block_size),
+    );
+    let what =
+        format!("its GPT counts in sectors of {theirs} bytes, and here it has sectors of {ours}");
+    let cost = "its partitions are not found; what is in them is whole (it was used behind a USB bridge that shows other \
+                sectors, or is now)";
+    let kind = (Severity::Critical, "gpt-of-other-sectors");
+    let finding = Finding::new(kind, name, what, cost);
+    let partitions = table.in_place();
+    let here = |sectors: u64| {
+        let bytes = sectors.checked_mul(theirs)?;
+        bytes.is_multiple_of(ours).then_some(bytes / ours)
+    };
+    let mut lines = Vec::new();
+    for one in partitions {
+        let (Some(start), Some(sectors)) = (here(one.start_sector), here(one.sectors)) else {
+            let index = one.index;
+            return finding.mend(format!(
+                "# only where it was made: partition {index} has no whole sectors of {ours} bytes"
+            ));
+        };
+        let label = match one.label() {
+            label if label.is_empty() => String::new(),
+            label => format!(" -l '{label}'"),
+        };
+        let (index, kind) = (one.index, one.kind);
+        lines.push(format!(
+            "gpart add -i {index} -t {kind} -b {start} -s {sectors}{label} {name}"
+        ));
+    }
+    let finding = finding
+        .mend("# all is there on the bus on which it was made; to keep it here, with every partition where it is:")
+        .mend(format!("gpart create -s gpt {name}"));
+    lines.into_iter().fold(finding, Finding::mend)
+}
+
 /// The two copies of a GPT.
 fn copies(disk: &Disk, table: &Table) -> Option<Finding> {
     let name = &disk.name;

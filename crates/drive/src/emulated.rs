@@ -79,7 +79,7 @@ pub struct TraceEntry {
     /// What it does.
     #[serde(serialize_with = "kind_in_words")]
     pub kind: CommandKind,
-    /// The first sector, as the host numbers them.
+    /// The first sector, as the drive numbers them.
     pub lba: u64,
     /// How many.
     pub sectors: u32,
@@ -119,6 +119,8 @@ struct Shape {
     sectorsize: u32,
     stripesize: u32,
     stripeoffset: u32,
+    /// The drive's own sector: smaller than `sectorsize` behind some bridges.
+    drive_sector: u64,
     /// Where the host's byte 0 is on the medium: nonzero with the jumper.
     shift_bytes: u64,
     medium_bytes: u64,
@@ -209,8 +211,11 @@ impl Emulated {
         let shape = Shape::of(&profile, &identify, identity.has_quirks);
         let files = Files::new(dir, name);
         let media = Media::open(&files.path("img"), shape.medium_bytes)?;
-        let sector = u64::from(shape.sectorsize);
-        let faults = Faults::open(&files.path("faults"), sector, shape.medium_bytes)?;
+        let faults = Faults::open(
+            &files.path("faults"),
+            shape.drive_sector,
+            shape.medium_bytes,
+        )?;
         let life = files.read_state()?;
         let state = State::new(&files, &profile, media, faults, life, seed)?;
         Ok(Arc::new_cyclic(|me| Emulated {
@@ -236,6 +241,21 @@ impl Emulated {
     #[must_use]
     pub fn identify(&self) -> IdentifyData {
         self.identify.clone()
+    }
+
+    /// What Linux would show below `/sys/block/sdX/queue`: of the drive, or of the bridge before it.
+    #[must_use]
+    pub fn linux_topology(&self) -> geom::topology::Topology {
+        let says = self.identify.linux_topology();
+        let logical = self.shape.sectorsize;
+        let physical = says.physical_block_size.max(logical);
+        geom::topology::Topology {
+            mediasize: self.shape.mediasize,
+            logical_block_size: logical,
+            physical_block_size: physical,
+            minimum_io_size: physical,
+            ..says
+        }
     }
 
     /// Lifetime statistics.
@@ -295,7 +315,7 @@ impl Emulated {
     /// # Errors
     /// `InvalidInput` for sectors that the medium does not have; what the host says.
     pub fn add_fault(&self, fault: Fault) -> Result<u64> {
-        let sectors = self.shape.medium_bytes / u64::from(self.shape.sectorsize);
+        let sectors = self.shape.medium_bytes / self.shape.drive_sector;
         if let Some(range) = fault.range()
             && (range.is_empty() || range.end > sectors)
         {
@@ -320,7 +340,7 @@ impl Emulated {
         mut seed: u64,
         make: impl Fn(u64, u64) -> Fault,
     ) -> Result<Vec<u64>> {
-        let sector = u64::from(self.shape.sectorsize);
+        let sector = self.shape.drive_sector;
         let mut state = self.state.lock();
         let mut used = state.media.allocated().clone();
         let cached = state.volatile.iter().filter(|(_, w)| w.data.is_some());
@@ -427,10 +447,11 @@ impl Shape {
         let sector = u64::from(profile.identify.logical_sector_bytes);
         let (stripesize, stripeoffset) = identify.stripe(has_quirks);
         Shape {
-            mediasize: profile.host_sectors() * sector,
-            sectorsize: profile.identify.logical_sector_bytes,
-            stripesize: stripesize.max(profile.identify.logical_sector_bytes),
+            mediasize: profile.host_bytes(),
+            sectorsize: profile.host_sector_bytes(),
+            stripesize: stripesize.max(profile.host_sector_bytes()),
             stripeoffset,
+            drive_sector: sector,
             shift_bytes: profile.medium.lba_shift * sector,
             medium_bytes: profile.medium_sectors() * sector,
             physical_bytes: u64::from(profile.medium.physical_sector_bytes),
@@ -517,7 +538,7 @@ impl State {
 
 /// The start of a random sector of the medium: one that holds bytes, if there is any.
 fn random_place(used: &Extents, random: u64, shape: &Shape) -> u64 {
-    let sector = u64::from(shape.sectorsize);
+    let sector = shape.drive_sector;
     let total = used.total();
     if total < sector {
         return random % (shape.medium_bytes / sector) * sector;

@@ -25,7 +25,7 @@ mod text;
 use base::{Error, Result};
 use geom::topology::{self, Topology};
 
-use crate::profile::{Profile, Transport};
+use crate::profile::{Identify, Profile, Transport};
 use rt::splitmix64;
 pub use text::{
     DiskInfo, DriveInfo, camcontrol_devlist, camcontrol_identify, diskinfo, diskinfo_line,
@@ -65,6 +65,30 @@ pub struct IdentifyData {
     transport: Transport,
     /// Behind a USB bridge: the transfer rate that FreeBSD reports, in MB/s.
     usb_mb_s: Option<u32>,
+    /// Nobody can ask the drive: this is what the bridge before it says.
+    is_hidden: bool,
+}
+
+/// What the host is told: by the drive, or by a bridge that does not pass the question on.
+fn answer(profile: &Profile) -> Identify {
+    let own = &profile.identify;
+    match profile
+        .bridge
+        .as_ref()
+        .filter(|bridge| bridge.hides_identify)
+    {
+        None => own.clone(),
+        Some(bridge) => Identify {
+            model: bridge.model.clone(),
+            firmware: String::new(),
+            serial_prefix: "USB".to_owned(),
+            physical_sector_bytes: own.logical_sector_bytes,
+            alignment_offset_bytes: 0,
+            rotation_rpm: 0,
+            queue_depth: 1,
+            ..own.clone()
+        },
+    }
 }
 
 /// The transfer rate that FreeBSD reports for the bridge of a profile (`umass.c`: the base rate of the bus).
@@ -81,11 +105,12 @@ impl IdentifyData {
     /// # Errors
     /// `InvalidInput` for strings that do not fit.
     pub fn of(profile: &Profile, serial: Option<&str>, seed: u64) -> Result<IdentifyData> {
-        let says = &profile.identify;
+        let says = &answer(profile);
         let mut data = IdentifyData {
             words: [0; 256],
             transport: says.transport,
             usb_mb_s: usb_mb_s(profile),
+            is_hidden: profile.bridge.as_ref().is_some_and(|b| b.hides_identify),
         };
         let serial = match serial {
             Some(serial) => serial.to_owned(),
@@ -95,7 +120,7 @@ impl IdentifyData {
         data.put_text("firmware", 23, 4, &says.firmware)?;
         data.put_text("model", 27, 20, &says.model)?;
         data.put_capacity(says.sectors);
-        data.put_features(profile);
+        data.put_features(profile, says.queue_depth);
         data.put_sectors(
             says.logical_sector_bytes,
             says.physical_sector_bytes,
@@ -132,7 +157,7 @@ impl IdentifyData {
         put_number(&mut words[100..104], sectors);
     }
 
-    fn put_features(&mut self, profile: &Profile) {
+    fn put_features(&mut self, profile: &Profile, queue_depth: u32) {
         let words = &mut self.words;
         let generation = match profile.interface.rate_mb_s {
             rate if rate > 300.0 => 3,
@@ -143,7 +168,7 @@ impl IdentifyData {
         (words[49], words[50], words[53]) = (0x2f00, VALID, 7);
         (words[47], words[63], words[64], words[88]) = (0x8010, 7, 3, 0x407f);
         words[65..69].fill(120);
-        let depth = profile.identify.queue_depth.clamp(1, 32);
+        let depth = queue_depth.clamp(1, 32);
         words[75] = u16::try_from(depth - 1).expect("below 32");
         words[76] = (2u16 << generation) - 2;
         if depth > 1 {
@@ -247,6 +272,7 @@ impl IdentifyData {
             words,
             transport: Transport::Sata,
             usb_mb_s: None,
+            is_hidden: false,
         })
     }
 
@@ -268,6 +294,12 @@ impl IdentifyData {
                 page.len()
             ))),
         }
+    }
+
+    /// Whether this is what a USB bridge says in place of the drive, which nobody can ask.
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        self.is_hidden
     }
 
     /// Whether it describes a drive with ATA commands rather than NVMe.

@@ -12,6 +12,7 @@
 //! 2. The host's sectors are `identify.sectors - bridge.hidden_sectors`; the medium's are
 //!    `identify.sectors + medium.lba_shift`.
 
+mod bridge;
 mod builtin;
 mod check;
 
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use base::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+pub use bridge::{Bridge, Bus, UsbBridge, bridges};
 pub use builtin::profiles;
 
 /// A drive as its profile describes it.
@@ -86,53 +88,6 @@ pub enum Transport {
     Sata,
     /// NVM Express.
     Nvme,
-}
-
-/// How a SATA drive is connected to the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Bus {
-    /// Directly.
-    Sata,
-    /// Behind a USB bridge.
-    Usb,
-}
-
-impl Bus {
-    /// `sata` or `usb`.
-    ///
-    /// # Errors
-    /// `InvalidInput` for anything else.
-    pub fn parse(text: &str) -> Result<Bus> {
-        match text {
-            "sata" => Ok(Bus::Sata),
-            "usb" => Ok(Bus::Usb),
-            _ => Err(Error::invalid(format!(
-                "no bus '{text}'; there are sata, usb"
-            ))),
-        }
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Bus::Sata => "sata",
-            Bus::Usb => "usb",
-        }
-    }
-}
-
-/// A USB enclosure: the host sees the bridge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Bridge {
-    /// The bridge's chip.
-    pub model: String,
-    /// Sectors at the end that the bridge keeps for itself.
-    pub hidden_sectors: u64,
-    /// Commands that the bridge passes on at the same time.
-    pub queue_depth: u32,
 }
 
 /// The true properties of the sectors, whatever the drive reports.
@@ -346,8 +301,8 @@ impl Profile {
         )))
     }
 
-    /// The same drive on another bus. Behind USB it gets the bridge of the first built-in profile that has one; for a
-    /// bridged profile, what the drive does by itself is taken from an unbridged profile of the same model.
+    /// The same drive on another bus. A bridge of its own is kept unless another one is named; what a bridged drive does
+    /// by itself is taken from an unbridged profile of the same model.
     ///
     /// # Errors
     /// `InvalidInput` if the drive is not SATA, if no profile of the model without a bridge exists, or if the bridge
@@ -357,33 +312,37 @@ impl Profile {
             let text = format!("profile {}: only SATA drives change the bus", self.name);
             return Err(Error::invalid(text));
         }
-        let mut other = self.clone();
-        match (bus, &self.bridge) {
-            (Bus::Usb, None) => {
-                let bridged = profiles().iter().find(|p| p.bridge.is_some());
-                let bridged = bridged.ok_or_else(|| Error::invalid("no profile has a bridge"))?;
-                let (own, theirs) = (&self.interface, &bridged.interface);
-                other.bridge.clone_from(&bridged.bridge);
-                other.interface = Interface {
-                    command_overhead_us: own.command_overhead_us.max(theirs.command_overhead_us),
-                    rate_mb_s: own.rate_mb_s.min(theirs.rate_mb_s),
-                };
-            }
-            (Bus::Sata, Some(_)) => {
-                let model = &self.identify.model;
-                let is_bare = |p: &&Arc<Profile>| p.bridge.is_none() && p.identify.model == *model;
-                let bare = profiles().iter().find(is_bare).ok_or_else(|| {
-                    Error::invalid(format!(
-                        "no profile says how a {model} does without its bridge"
-                    ))
-                })?;
-                other.bridge = None;
-                other.interface = bare.interface.clone();
-            }
-            (Bus::Usb, Some(_)) | (Bus::Sata, None) => {}
+        let mut other = match &self.bridge {
+            None => self.clone(),
+            Some(_) if bus.is_default() => return Ok(self.clone()),
+            Some(_) => self.freed()?,
+        };
+        if let Bus::Usb(usb) = bus {
+            let (own, theirs) = (&other.interface, &usb.interface);
+            other.interface = Interface {
+                command_overhead_us: own.command_overhead_us.max(theirs.command_overhead_us),
+                rate_mb_s: own.rate_mb_s.min(theirs.rate_mb_s),
+            };
+            other.bridge = Some(usb.bridge.clone());
         }
         other.check().map_err(|e| e.within(&self.name))?;
         Ok(other)
+    }
+
+    /// The drive without its bridge.
+    fn freed(&self) -> Result<Profile> {
+        let model = &self.identify.model;
+        let is_bare = |p: &&Arc<Profile>| p.bridge.is_none() && p.identify.model == *model;
+        let bare = profiles().iter().find(is_bare).ok_or_else(|| {
+            Error::invalid(format!(
+                "no profile says how a {model} does without its bridge"
+            ))
+        })?;
+        Ok(Profile {
+            bridge: None,
+            interface: bare.interface.clone(),
+            ..self.clone()
+        })
     }
 
     /// Whether a drive of this profile is sold by that name: with or without the manufacturer before it and the
@@ -410,11 +369,25 @@ impl Profile {
         Ok(other)
     }
 
-    /// Logical sectors that the host sees.
+    /// Logical sectors of the drive that the host can reach.
     #[must_use]
     pub fn host_sectors(&self) -> u64 {
         let hidden = self.bridge.as_ref().map_or(0, |b| b.hidden_sectors);
         self.identify.sectors - hidden
+    }
+
+    /// The sector that the host sees: the drive's, or that of the bridge.
+    #[must_use]
+    pub fn host_sector_bytes(&self) -> u32 {
+        let bridge = self.bridge.as_ref().and_then(|b| b.sector_bytes);
+        bridge.unwrap_or(self.identify.logical_sector_bytes)
+    }
+
+    /// Bytes that the host sees: whole sectors of its own.
+    #[must_use]
+    pub fn host_bytes(&self) -> u64 {
+        let bytes = self.host_sectors() * u64::from(self.identify.logical_sector_bytes);
+        bytes - bytes % u64::from(self.host_sector_bytes())
     }
 
     /// Logical sectors as the medium numbers them: the host's, shifted by the jumper.

@@ -10,6 +10,7 @@ use geom::disk::OpenMode;
 use gpart::Table;
 use machine::World;
 
+use super::sectors::table_of_other_sectors;
 use crate::identify;
 
 /// The disk, or the image, that a name leads to: of a partition the disk that it is on.
@@ -64,6 +65,12 @@ pub(super) fn facts(world: &World, name: &str) -> Result<Disk> {
         Ok(Some(table)) => Partitions::Table(Box::new(table)),
         Err(error) if error.kind() == ErrorKind::Corrupt => Partitions::Lost(error.to_string()),
         Err(error) => return Err(error),
+    };
+    let partitions = match (&partitions, table_of_other_sectors(&*provider)) {
+        (Partitions::None | Partitions::Lost(_), Some(other)) => {
+            Partitions::OtherSectors(Box::new(other))
+        }
+        _ => partitions,
     };
     Ok(Disk {
         name: name.to_owned(),

@@ -2,6 +2,7 @@
 
 mod disks;
 mod pools;
+mod sectors;
 mod show;
 mod visit;
 

@@ -69,7 +69,8 @@ may be left out here, too. Its clock moves only while a command runs in it. `ash
     destroy     remove the machine with all that is on its drives
 
 PROFILE is a name of `ashift drives`, or the model of such a drive: WD20EARS. Options of a drive:
-size=SIZE, serial=TEXT, bus=sata|usb. SIZE is a number of bytes, or one with K, M, G, T (1024) or KB,
+size=SIZE, serial=TEXT, bus=sata|usb|usb:BRIDGE (jms579, the one without a name, hides sectors at
+the end; asm1051 shows sectors of 4096 bytes; at2 hides what the drive says about itself). SIZE is a number of bytes, or one with K, M, G, T (1024) or KB,
 MB, GB, TB (1000).
 Drives are named like ada0. machine.toml can be edited and kept under version control.
 ",
@@ -339,9 +340,11 @@ fn move_drives(folder: &Path, words: &[String], _: &Request) -> Outcome {
     check_some(words)?;
     let mut moves = Vec::new();
     for word in words {
-        let (name, bus) = word
-            .split_once('=')
-            .ok_or_else(|| Fail::Usage(format!("'{word}': where to? NAME=sata or NAME=usb")))?;
+        let (name, bus) = word.split_once('=').ok_or_else(|| {
+            Fail::Usage(format!(
+                "'{word}': where to? NAME=sata, NAME=usb or NAME=usb:BRIDGE"
+            ))
+        })?;
         let bus = Bus::parse(bus).map_err(|e| Fail::Usage(e.to_string()))?;
         moves.push((name, bus));
     }

@@ -108,3 +108,56 @@ fn a_disk_that_moves_from_a_bridge_to_sata_and_back_is_told() {
     expect(&bench, "", 4, &["critical gpt-disk-shrunk ada0"]);
     run("zpool import tank");
 }
+
+#[test]
+fn a_table_of_other_sectors_is_told_and_mended_by_the_commands_shown() {
+    let bench = Bench::new(&[]);
+    let run = |line: &str| bench.ok(&format!("-m {{dir}}/m {line}"));
+    run("machine create --seed 7 ada0=wd160edgz,size=200MB,bus=usb:asm1051");
+    run("gpart create -s gpt ada0");
+    run("gpart add -t freebsd-swap -a 4K -s 10M ada0");
+    run("gpart add -t freebsd-zfs -a 4K -l d ada0");
+    run("zpool create tank gpt/d");
+    run("zpool export tank");
+    expect(&bench, "", 0, &[]);
+    let told = ["critical gpt-of-other-sectors ada0"];
+    run("machine move ada0=sata");
+    expect(&bench, "", 4, &told);
+    run("machine move ada0=usb:asm1051");
+    expect(&bench, "", 0, &[]);
+    run("machine move ada0=sata");
+    let (_, said, _) = bench.run("-m {dir}/m doctor");
+    assert!(
+        said.contains("counts in sectors of 4096 bytes, and here it has sectors of 512"),
+        "{said}"
+    );
+    let lines = said.lines().map(str::trim);
+    let commands = lines.filter(|line| line.starts_with("gpart "));
+    for command in commands {
+        run(&command.replace('\'', ""));
+    }
+    expect(&bench, "", 0, &[]);
+    run("zpool import tank");
+    run("zpool scrub -w tank");
+    run("zpool export tank");
+    // And the other way round.
+    run("machine move ada0=usb:asm1051");
+    expect(&bench, "", 4, &told);
+}
+
+#[test]
+fn a_bridge_that_hides_the_drive_leaves_its_sectors_unknown() {
+    let bench = Bench::new(&[]);
+    let run = |line: &str| bench.ok(&format!("-m {{dir}}/m {line}"));
+    run("machine create --seed 7 ada0=wd160edgz,size=200MB");
+    let by_sata = run("diskinfo ada0");
+    assert!(by_sata.contains("\t4096\t0"), "{by_sata}");
+    run("machine move ada0=usb:at2");
+    let by_usb = run("diskinfo ada0");
+    assert_eq!(by_usb, by_sata.replace("\t4096\t0", "\t0\t0"));
+    let list = run("camcontrol devlist");
+    assert!(list.contains("<Cypress AT2>"), "{list}");
+    let (code, _, said) = bench.run("-m {dir}/m camcontrol identify ada0");
+    assert_eq!(code, 1);
+    assert!(said.contains("passes no ATA command on"), "{said}");
+}

@@ -173,7 +173,7 @@ impl Emulated {
     }
 
     fn bytes_max(&self) -> usize {
-        let bytes = SECTORS_MAX * u64::from(self.shape.sectorsize);
+        let bytes = SECTORS_MAX * self.shape.drive_sector;
         usize::try_from(bytes).expect("some megabytes")
     }
 
@@ -292,7 +292,7 @@ impl Emulated {
             return Err(error);
         }
         state.next_tag += 1;
-        let sector = u64::from(self.shape.sectorsize);
+        let sector = self.shape.drive_sector;
         let command = Command {
             tag,
             kind: request.kind,

@@ -67,7 +67,7 @@ impl Emulated {
 
     /// Writes the part of a write that had reached the medium: all, nothing, a prefix, or any sectors.
     fn write_partly(&self, state: &mut State, write: &CachedWrite, seed: &mut u64) -> Result<()> {
-        let sector = u64::from(self.shape.sectorsize);
+        let sector = self.shape.drive_sector;
         let choice = splitmix64(seed) % 8;
         let first_part = splitmix64(seed) % (write.len / sector + 1);
         match choice {

@@ -6,7 +6,7 @@ mod model;
 use std::path::Path;
 
 use super::*;
-use crate::profile::Bridge;
+use crate::profile::Bus;
 
 /// A drive of 64 MiB: small, so that random commands overlap.
 const SIZE: u64 = 64 << 20;
@@ -49,13 +49,8 @@ fn p4500() -> Arc<Profile> {
 
 /// The same drive in a USB enclosure.
 fn bridged() -> Arc<Profile> {
-    let mut profile = Profile::clone(&wd20ears());
-    profile.bridge = Some(Bridge {
-        model: "JMicron JMS579".to_owned(),
-        hidden_sectors: 65_536,
-        queue_depth: 1,
-    });
-    Arc::new(profile)
+    let usb = Bus::parse("usb:jms579").unwrap();
+    Arc::new(wd20ears().on_bus(usb).unwrap())
 }
 
 #[test]
@@ -168,6 +163,64 @@ fn sim_a_bridge_hides_the_end_and_a_jumper_shifts_the_bytes() {
         let file = std::fs::read(disk.media_path()).unwrap();
         assert_eq!(file.len() as u64, SIZE + 512);
         assert!(file[file.len() - 512..] == [3; 512]);
+    });
+}
+
+#[test]
+fn sim_a_bridge_shows_larger_sectors_on_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    rt::simulate(1, || {
+        // One sector of the drive is left over at the end.
+        let odd = Identity {
+            size_bytes: Some(SIZE + 512),
+            ..Identity::default()
+        };
+        let open = |bus: &str| {
+            let profile = wd20ears().on_bus(Bus::parse(bus).unwrap()).unwrap();
+            Emulated::open(dir.path(), "ada0", Arc::new(profile), &odd, 1).unwrap()
+        };
+        let disk = open("usb:asm1051");
+        assert_eq!((disk.sectorsize(), disk.mediasize()), (4096, SIZE));
+        assert_eq!(
+            disk.identify().logical_sector_bytes(),
+            512,
+            "SAT passes it on"
+        );
+        let topology = disk.linux_topology();
+        assert_eq!(topology.logical_block_size, 4096);
+        assert_eq!(topology.physical_block_size, 4096);
+        assert!(disk.write(512, &[1; 512]).is_err());
+        disk.trace(true);
+        disk.write(8192, &[7; 4096]).unwrap();
+        let traced = disk.take_trace();
+        assert_eq!((traced[0].lba, traced[0].sectors), (16, 8));
+        disk.close().unwrap();
+        drop(disk);
+        let disk = open("sata");
+        assert_eq!((disk.sectorsize(), disk.mediasize()), (512, SIZE + 512));
+        let mut back = [0; 512];
+        disk.read(8192 + 3584, &mut back).unwrap();
+        assert_eq!(back, [7; 512]);
+    });
+}
+
+#[test]
+fn sim_a_bridge_that_hides_identify_data_answers_for_the_drive() {
+    let dir = tempfile::tempdir().unwrap();
+    rt::simulate(1, || {
+        let mut honest = Profile::clone(&wd20ears());
+        honest.identify.physical_sector_bytes = 4096;
+        let hidden = honest.on_bus(Bus::parse("usb:at2").unwrap()).unwrap();
+        let disk = Emulated::open(dir.path(), "da0", Arc::new(hidden), &small(), 1).unwrap();
+        let says = disk.identify();
+        assert!(says.is_hidden());
+        assert_eq!(says.model(), "Cypress AT2");
+        assert_eq!((disk.sectorsize(), disk.stripesize()), (512, 512));
+        assert_eq!((says.rotation_rpm(), says.queue_depth()), (None, 1));
+        assert_eq!(disk.linux_topology().physical_block_size, 512);
+        let sata = Emulated::open(dir.path(), "ada0", Arc::new(honest), &small(), 1).unwrap();
+        assert!(!sata.identify().is_hidden());
+        assert_eq!(sata.stripesize(), 4096);
     });
 }
 

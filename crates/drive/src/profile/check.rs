@@ -131,6 +131,13 @@ impl Profile {
                 1,
                 65536,
             )?;
+            if let Some(bytes) = bridge.sector_bytes {
+                sector("bridge.sector_bytes", bytes)?;
+                if bytes < id.logical_sector_bytes {
+                    let must = "at least identify.logical_sector_bytes";
+                    return Err(refuse("bridge.sector_bytes", bytes, must));
+                }
+            }
         }
         let hidden = self.bridge.as_ref().map_or(0, |b| b.hidden_sectors);
         let most = (1 << 60) / u64::from(id.logical_sector_bytes);

@@ -19,25 +19,48 @@ fn profiles_are_found_by_the_models_they_list() {
     }
 }
 
+fn usb() -> Bus {
+    Bus::parse("usb").unwrap()
+}
+
+#[test]
+fn a_bridge_is_named_or_the_first() {
+    assert_eq!(usb().name(), "usb");
+    for bridge in bridges() {
+        let name = format!("usb:{}", bridge.name);
+        let bus = Bus::parse(&name).unwrap();
+        assert_eq!(Bus::parse(&bus.name()).unwrap(), bus);
+        let plain = Profile::find("wd160edgz").unwrap();
+        let bridged = plain.on_bus(bus).unwrap();
+        assert_eq!(bridged.bridge.as_ref(), Some(&bridge.bridge));
+        assert_eq!(bridged.on_bus(usb()).unwrap(), bridged, "it keeps its own");
+        assert_eq!(bridged.on_bus(Bus::Sata).unwrap(), *plain);
+        let text = bridged.to_toml();
+        assert_eq!(Profile::parse("x", &text).unwrap(), bridged);
+    }
+    let error = Bus::parse("usb:none").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "no bus 'usb:none'; there are sata, usb, usb:jms579, usb:asm1051, usb:at2"
+    );
+    let own = Profile::find("wd160edgz-usb").unwrap();
+    let own = own.bridge.as_ref().unwrap();
+    assert_eq!(*own, bridges()[0].bridge, "one bridge in two files");
+}
+
 #[test]
 fn a_bus_changes_what_the_host_sees_and_nothing_of_the_medium() {
     let find = |name| Profile::find(name).unwrap();
     let plain = find("wd160edgz");
-    let bridged = plain.on_bus(Bus::Usb).unwrap();
+    let bridged = plain.on_bus(usb()).unwrap();
     assert_eq!(bridged.host_sectors(), find("wd160edgz-usb").host_sectors());
     assert_eq!(bridged.queue_depth(), 1);
     assert_eq!(bridged.medium_sectors(), plain.medium_sectors());
     assert_eq!(bridged.on_bus(Bus::Sata).unwrap(), *plain);
     let freed = find("wd160edgz-usb").on_bus(Bus::Sata).unwrap();
     assert_eq!(freed.interface, plain.interface);
-    assert!(find("p4500").on_bus(Bus::Usb).is_err());
-    assert!(
-        plain
-            .with_sectors(60_000)
-            .unwrap()
-            .on_bus(Bus::Usb)
-            .is_err()
-    );
+    assert!(find("p4500").on_bus(usb()).is_err());
+    assert!(plain.with_sectors(60_000).unwrap().on_bus(usb()).is_err());
 }
 
 #[test]
