@@ -7,7 +7,7 @@ use std::sync::Arc;
 use admin::getopt::{OptSpec, Parsed};
 use base::{Context, Error, Result};
 use drive::IdentifyData;
-use drive::profile::{Profile, SourceKind, profiles};
+use drive::profile::{Profile, SourceKind, bridges, profiles};
 use drive::timing::{Experiment, Reproduced};
 use serde_json::{Map, Value, json};
 
@@ -20,12 +20,14 @@ pub(crate) const DRIVES: Command<Entry> = Command::words(
     "\
 usage: drives [-j]
        drives [-jn] profile ...
+       drives -b [-j]
 
 Without a name: the profiles that a machine's drives can have. With names, or files that describe
 drives in the same way: what such a drive says about itself and what hosts make of it, what it
 really is and where each figure comes from, and how well it reproduces what others measured on such
 drives. The measurements are run now, in simulated time; that takes some seconds.
 
+  -b  the USB bridges that a SATA drive can be behind (bus=usb:NAME of a machine's drive)
   -n  do not run the measurements
   -j  print JSON
 ",
@@ -36,7 +38,7 @@ drives. The measurements are run now, in simulated time; that takes some seconds
 
 fn run(args: &[String]) -> Outcome {
     let spec = OptSpec {
-        short: "hjn",
+        short: "bhjn",
         long: &[],
     };
     let wrong = |error| Fail::Exits(2, format!("{error} ('drives -h' says how it is used)"));
@@ -44,11 +46,47 @@ fn run(args: &[String]) -> Outcome {
     if parsed.has('h') {
         return Err(Fail::Help);
     }
+    if parsed.has('b') {
+        if !parsed.operands.is_empty() {
+            return Err(Fail::Exits(2, "-b takes no profile".to_owned()));
+        }
+        list_bridges(parsed.has('j'));
+        return Ok(());
+    }
     if parsed.operands.is_empty() {
         list(parsed.has('j'));
         return Ok(());
     }
     Ok(show_all(&parsed)?)
+}
+
+fn list_bridges(is_json: bool) {
+    if is_json {
+        let entries: Vec<Value> = bridges()
+            .iter()
+            .map(|usb| {
+                json!({
+                    "name": usb.name,
+                    "title": usb.title,
+                    "model": usb.bridge.model,
+                    "hidden_sectors": usb.bridge.hidden_sectors,
+                    "queue_depth": usb.bridge.queue_depth,
+                    "sector_bytes": usb.bridge.sector_bytes,
+                    "hides_identify": usb.bridge.hides_identify,
+                    "command_overhead_us": usb.interface.command_overhead_us,
+                    "rate_mb_s": usb.interface.rate_mb_s,
+                    "sources": usb.source,
+                })
+            })
+            .collect();
+        println!("{:#}", json!({ "bridges": entries }));
+        return;
+    }
+    println!("{:<12}{:>8}  WHAT IT IS", "BUS", "MB/S");
+    for usb in bridges() {
+        let bus = format!("usb:{}", usb.name);
+        println!("{bus:<12}{:>8.0}  {}", usb.interface.rate_mb_s, usb.title);
+    }
 }
 
 fn list(is_json: bool) {

@@ -53,6 +53,11 @@ fn profiles_are_listed_and_shown() {
         all["profiles"].as_array().map(Vec::len),
         Some(list.out.lines().count() - 1)
     );
+    let bridges = ashift(None, &["drives", "-b"]);
+    assert!(bridges.out.contains("usb:asm1051 ") && bridges.out.contains("4096 bytes"));
+    let all = json(&ashift(None, &["drives", "-bj"]).out);
+    assert_eq!(all["bridges"][1]["sector_bytes"], 4096);
+    assert_eq!(ashift(None, &["drives", "-b", "wd20ears"]).code, 2);
     let shown = ashift(None, &["drives", "wd20ears-jumper"]);
     for text in [
         "word 106",

@@ -301,8 +301,8 @@ impl Profile {
         )))
     }
 
-    /// The same drive on another bus. A bridge of its own is kept unless another one is named; what a bridged drive does
-    /// by itself is taken from an unbridged profile of the same model.
+    /// The same drive on another bus. A bridge of its own is kept unless another one is named; what a bridged drive
+    /// does by itself is taken from an unbridged profile of the same model.
     ///
     /// # Errors
     /// `InvalidInput` if the drive is not SATA, if no profile of the model without a bridge exists, or if the bridge
@@ -378,7 +378,7 @@ impl Profile {
 
     /// The sector that the host sees: the drive's, or that of the bridge.
     #[must_use]
-    pub fn host_sector_bytes(&self) -> u32 {
+    pub(crate) fn host_sector_bytes(&self) -> u32 {
         let bridge = self.bridge.as_ref().and_then(|b| b.sector_bytes);
         bridge.unwrap_or(self.identify.logical_sector_bytes)
     }

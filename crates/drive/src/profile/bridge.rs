@@ -6,8 +6,8 @@
 //! | | what the host sees |
 //! |---|---|
 //! | `hidden_sectors` | a smaller drive: what is at its end by SATA is out of reach, and the other way round |
-//! | `sector_bytes` | larger sectors, as READ CAPACITY says: tables that count in sectors mean other places by SATA |
-//! | `hides_identify` | no IDENTIFY DEVICE: the bridge's name for the model, and no word of physical sectors or rotation |
+//! | `sector_bytes` | larger sectors, as READ CAPACITY says: tables count in them, and mean other places by SATA |
+//! | `hides_identify` | no IDENTIFY DEVICE: the bridge's name for the model, nothing of physical sectors |
 //!
 //! The drive inside does what it does by SATA, on the same places of its medium.
 //!
