@@ -15,6 +15,7 @@ use oracle::vm::Guest;
 use oracle::{Zdb, have_zdb};
 use phys::label::LABEL_START_SIZE;
 use phys::scan::DSS_FINISHED;
+use ram::Memory;
 use spa::{Settings, Spa, SweepAction, SweepKind, SweepRefusal, SweepState, TrimOptions};
 use torture::careless::Disks;
 use torture::cuts::{self, Step};
@@ -329,61 +330,56 @@ fn sim_power_cuts_while_free_space_is_deleted() {
     });
 }
 
-/// Suspended, begun again, cancelled, forgotten: over exports, and what is refused when.
+/// Suspended, begun again, cancelled, forgotten: over exports, and what is refused when. In simulated time: a sweep
+/// goes on by itself meanwhile, further on a slow computer.
 #[test]
-fn zdb_finds_each_state_of_sweeps_clean() {
-    let folder = tempfile::tempdir().unwrap();
-    let image = |n| {
-        let path = folder.path().join(format!("disk{n}"));
-        std::fs::File::create(&path)
-            .unwrap()
-            .set_len(DISK_BYTES)
-            .unwrap();
-        geom::disk::open(&path, OpenMode::ReadWrite).unwrap()
-    };
-    let disks: Vec<_> = (0..2).map(image).collect();
-    let (mut dice, mut world) = (Dice::new(seed(91)), World::default());
-    let spa = make(Layout::Stripe, &disks, 2);
-    steps(&spa, &mut world, &mut dice, 60);
-    spa.export().unwrap();
-    drop(spa);
-    let (active, suspended) = (Some(SweepState::Active), Some(SweepState::Suspended));
-    let canceled = Some(SweepState::Canceled);
-    let complete = Some(SweepState::Complete);
-    let (init, trim) = (SweepKind::Initialize, SweepKind::Trim);
-    let (stop, pause) = (SweepAction::Cancel, SweepAction::Suspend);
-    let acts = [
-        (init, Some(START), active),
-        (init, Some(pause), suspended),
-        (init, Some(stop), canceled),
-        (init, Some(START), active),
-        (init, None, complete),
-        (init, Some(SweepAction::Forget), None),
-        (trim, Some(START), active),
-        (trim, Some(pause), suspended),
-        (trim, Some(START), active),
-        (trim, None, complete),
-    ];
-    for (kind, action, then) in acts {
-        let spa = pool::open_with(&disks, false, slowly(2)).unwrap();
-        match action {
-            Some(action) => assert_eq!(sweep(&spa, kind, action), [], "{action:?}"),
-            None => finish(&spa, kind),
-        }
-        assert_refusals(&spa, kind, then);
-        for _ in 0..3 {
-            steps(&spa, &mut world, &mut dice, 1);
-            spa.sync().unwrap();
-        }
-        world.compare(spa.parts().dsl()).unwrap();
-        pool::assert_clean(&spa);
-        assert_eq!(state(&spa, kind), then, "{kind:?} {action:?}");
+fn sim_zdb_finds_each_state_of_sweeps_clean() {
+    rt::simulate(91, || {
+        let disk = |n| Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES)) as Arc<dyn Provider>;
+        let disks: Vec<_> = (0..2).map(disk).collect();
+        let (mut dice, mut world) = (Dice::new(seed(91)), World::default());
+        let spa = make(Layout::Stripe, &disks, 2);
+        steps(&spa, &mut world, &mut dice, 60);
         spa.export().unwrap();
         drop(spa);
-        if action.is_none_or(|action| [START, stop].contains(&action)) {
-            assert_clean(folder.path(), &format!("{kind:?} {action:?}"));
+        let (active, suspended) = (Some(SweepState::Active), Some(SweepState::Suspended));
+        let canceled = Some(SweepState::Canceled);
+        let complete = Some(SweepState::Complete);
+        let (init, trim) = (SweepKind::Initialize, SweepKind::Trim);
+        let (stop, pause) = (SweepAction::Cancel, SweepAction::Suspend);
+        let acts = [
+            (init, Some(START), active),
+            (init, Some(pause), suspended),
+            (init, Some(stop), canceled),
+            (init, Some(START), active),
+            (init, None, complete),
+            (init, Some(SweepAction::Forget), None),
+            (trim, Some(START), active),
+            (trim, Some(pause), suspended),
+            (trim, Some(START), active),
+            (trim, None, complete),
+        ];
+        for (kind, action, then) in acts {
+            let spa = pool::open_with(&disks, false, slowly(2)).unwrap();
+            match action {
+                Some(action) => assert_eq!(sweep(&spa, kind, action), [], "{action:?}"),
+                None => finish(&spa, kind),
+            }
+            assert_refusals(&spa, kind, then);
+            for _ in 0..3 {
+                steps(&spa, &mut world, &mut dice, 1);
+                spa.sync().unwrap();
+            }
+            world.compare(spa.parts().dsl()).unwrap();
+            pool::assert_clean(&spa);
+            assert_eq!(state(&spa, kind), then, "{kind:?} {action:?}");
+            spa.export().unwrap();
+            drop(spa);
+            if action.is_none_or(|action| [START, stop].contains(&action)) {
+                pool::verify_with_zdb(&disks, "tank");
+            }
         }
-    }
+    });
 }
 
 fn assert_clean(folder: &Path, what: &str) {
