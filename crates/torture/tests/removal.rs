@@ -414,8 +414,8 @@ fn image(folder: &Path, n: usize) -> Arc<dyn Provider> {
     geom::disk::open(&path, OpenMode::ReadWrite).unwrap()
 }
 
-/// Removed, half removed, cancelled, removed once more: the real `zdb` looks at the pool each time. In simulated time: a
-/// removal goes on by itself meanwhile, further on a slow computer.
+/// Removed, half removed, cancelled, removed once more: the real `zdb` looks at the pool each time. In simulated time:
+/// a removal goes on by itself meanwhile, further on a slow computer.
 #[test]
 fn sim_zdb_finds_each_state_of_removals_clean() {
     rt::simulate(48, || {
