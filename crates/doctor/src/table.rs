@@ -60,9 +60,9 @@ pub(crate) fn of_other_sectors(disk: &Disk, table: &Table) -> Finding {
         };
         let label = match one.label() {
             label if label.is_empty() => String::new(),
-            label => format!(" -l '{label}'"),
+            label => format!(" -l {}", quoted(&label)),
         };
-        let (index, kind) = (one.index, one.kind);
+        let (index, kind) = (one.index, quoted(&one.kind.to_string()));
         lines.push(format!(
             "gpart add -i {index} -t {kind} -b {start} -s {sectors}{label} {name}"
         ));
@@ -71,6 +71,11 @@ pub(crate) fn of_other_sectors(disk: &Disk, table: &Table) -> Finding {
         .mend("# all is there on the bus on which it was made; to keep it here, with every partition where it is:")
         .mend(format!("gpart create -s gpt {name}"));
     lines.into_iter().fold(finding, Finding::mend)
+}
+
+/// A word of a command that a shell takes as it is: labels are whatever was written to the disk.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// The two copies of a GPT.

@@ -66,11 +66,12 @@ pub(super) fn facts(world: &World, name: &str) -> Result<Disk> {
         Err(error) if error.kind() == ErrorKind::Corrupt => Partitions::Lost(error.to_string()),
         Err(error) => return Err(error),
     };
-    let partitions = match (&partitions, table_of_other_sectors(&*provider)) {
-        (Partitions::None | Partitions::Lost(_), Some(other)) => {
-            Partitions::OtherSectors(Box::new(other))
-        }
-        _ => partitions,
+    // An image may be of a disk with other sectors, and is right there.
+    let is_to_be_found = !is_image && !matches!(partitions, Partitions::Table(_));
+    let other = is_to_be_found.then(|| table_of_other_sectors(&*provider));
+    let partitions = match other.flatten() {
+        Some(other) => Partitions::OtherSectors(Box::new(other)),
+        None => partitions,
     };
     Ok(Disk {
         name: name.to_owned(),
