@@ -28,6 +28,7 @@ mod mount;
 mod mounting;
 mod parted;
 mod phybs;
+mod plan;
 mod program;
 mod progress;
 mod replay;
@@ -98,6 +99,7 @@ const ASHIFT: Table<Entry> = Table {
         bonnie::CSV2HTML,
         bonnie::ZCAV,
         lab::LAB,
+        plan::PLAN,
         bench::BENCH,
         links::LINKS,
         holder::SERVE,

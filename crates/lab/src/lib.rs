@@ -4,7 +4,7 @@
 //! An [`Experiment`] is a file: a machine, the commands as one would type them, the figures to
 //! read from their output, and the published figures. [`run::run`] makes a fresh machine for each
 //! case, runs its commands through a [`Shell`], reads the figures and judges them. [`report`] draws
-//! the outcome as one self-contained page of HTML.
+//! the outcome as one self-contained page of HTML. A [`plan`] tries all pools that a user may make of some drives.
 //!
 //! # Invariants
 //! 1. Nothing is run before the whole file has been checked: every command is known, every
@@ -26,6 +26,7 @@ mod files;
 mod outcome;
 mod parameters;
 mod place;
+pub mod plan;
 mod reading;
 mod recommend;
 pub mod report;

@@ -55,7 +55,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    fn draw(&self) -> String {
+    pub(crate) fn draw(&self) -> String {
         let columns = self.heading.len();
         let width = |at: usize| {
             let cells = self.rows.iter().map(|row| row[at].chars().count());

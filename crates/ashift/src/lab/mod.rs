@@ -17,7 +17,7 @@ use crate::caller;
 use crate::command::{Command, Entry, Table, verb};
 use crate::failure::{Fail, Outcome};
 use options::RunOptions;
-use shell::Children;
+pub(crate) use shell::Children;
 
 pub(crate) const LAB: Command<Entry> = Command::words(
     "lab",
@@ -162,15 +162,19 @@ fn write_page(file: &Path, outcomes: &[lab::Outcome]) -> Result<()> {
 }
 
 /// The folder of the machines: one the user gave, or a temporary one that is removed after success.
-enum Folder {
+pub(crate) enum Folder {
     Kept(PathBuf),
     Passing(tempfile::TempDir),
 }
 
 impl Folder {
-    fn make(keep: Option<&Path>) -> Result<Folder> {
+    /// `prefix`: how the name of a temporary one begins.
+    ///
+    /// # Errors
+    /// When it cannot be made, or something is in it.
+    pub(crate) fn make(prefix: &str, keep: Option<&Path>) -> Result<Folder> {
         let Some(path) = keep else {
-            let passing = tempfile::Builder::new().prefix("ashift-lab-").tempdir();
+            let passing = tempfile::Builder::new().prefix(prefix).tempdir();
             return Ok(Folder::Passing(passing?));
         };
         fs::create_dir_all(path)
@@ -184,14 +188,15 @@ impl Folder {
         Ok(Folder::Kept(path.canonicalize()?))
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         match self {
             Folder::Kept(path) => path,
             Folder::Passing(passing) => passing.path(),
         }
     }
 
-    fn keep(self) {
+    /// It stays, also if it was temporary.
+    pub(crate) fn keep(self) {
         if let Folder::Passing(passing) = self {
             let _ = passing.keep();
         }
@@ -207,7 +212,7 @@ fn run_experiment(args: &[String]) -> Outcome {
         let text = format!("{}: no host '{name}'", experiment.path);
         Error::invalid(text)
     })?;
-    let folder = Folder::make(options.keep.as_deref())?;
+    let folder = Folder::make("ashift-lab-", options.keep.as_deref())?;
     let bar = crate::progress::progress(None, false);
     let progress = |event: Event<'_>| match event {
         Event::Ran {

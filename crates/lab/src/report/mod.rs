@@ -8,8 +8,8 @@
 mod bars;
 mod drives;
 mod histogram;
-mod html;
-mod page;
+pub(crate) mod html;
+pub(crate) mod page;
 mod picture;
 
 pub use page::page;

@@ -28,10 +28,15 @@ pub fn page(outcomes: &[Outcome], made_by: &str) -> String {
         .iter()
         .map(|outcome| section(outcome, tag))
         .collect();
+    document(&title, &format!("{heading}{sections}"), made_by)
+}
+
+/// A page with this title (escaped) and body.
+pub(crate) fn document(title: &str, body: &str, made_by: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n{heading}{sections}\
+         <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n{body}\
          <footer>Made by {}. All times are those of the emulated drives and of the host profile, \
          not of the computer that this ran on.</footer>\n</body>\n</html>\n",
         include_str!("style.css"),
@@ -146,7 +151,7 @@ fn assumptions(outcome: &Outcome) -> String {
     html
 }
 
-fn table(grid: &Grid) -> String {
+pub(crate) fn table(grid: &Grid) -> String {
     let cells = |row: &[String], tag: &str| {
         let cell = |text: &String| {
             let class = match &**text {

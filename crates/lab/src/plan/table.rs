@@ -1,0 +1,154 @@
+//! A plan as text.
+
+use super::figures::{Timed, Tried};
+use super::front::space_line;
+use super::{Advice, Plan};
+use crate::table::{Grid, bytes, number};
+
+const COLUMNS: [&str; 8] = [
+    "configuration",
+    "space",
+    "full",
+    "copy",
+    "list",
+    "read",
+    "scrub",
+    "replace",
+];
+
+/// `12.5 s`, `3.2 h`
+pub(super) fn time(timed: &Timed) -> String {
+    match timed.seconds {
+        s if s < 600.0 => format!("{} s", number(s)),
+        s if s < 36_000.0 => format!("{} min", number(s / 60.0)),
+        s => format!("{} h", number(s / 3600.0)),
+    }
+}
+
+/// `may lose 1 drive`
+pub(super) fn level(advice: &Advice) -> String {
+    match advice.redundancy {
+        0 => "no drive may be lost".to_owned(),
+        1 => "one drive may be lost".to_owned(),
+        n => format!("any {n} drives may be lost"),
+    }
+}
+
+impl Plan {
+    /// What was planned with.
+    #[must_use]
+    pub fn about(&self) -> String {
+        let found = &self.found;
+        let mut text = format!(
+            "{}: {} files, {} folders, {}",
+            self.request.data.display(),
+            found.files,
+            found.folders,
+            bytes(found.bytes as f64)
+        );
+        if self.sample.one_in > 1 {
+            text.push_str(&format!(
+                "; tried with one in {}: {} files, {}",
+                self.sample.one_in,
+                self.sample.files,
+                bytes(self.sample.bytes as f64)
+            ));
+        }
+        text
+    }
+
+    /// What to know about these figures.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.found.left_out > 0 {
+            notes.push(format!(
+                "{} entries are left out: other file systems, devices, sockets, further names of a file, and what \
+                 cannot be read",
+                self.found.left_out
+            ));
+        }
+        let missing = self.missing();
+        if missing > 0 {
+            notes.push(format!(
+                "{missing} of {} combinations have not been tried yet",
+                self.rows.len()
+            ));
+        }
+        let small = |row: &&super::Row| matches!(row.tried, Some(Tried::DoesNotFit));
+        let small = self.rows.iter().filter(small).count();
+        if small > 0 {
+            notes.push(format!(
+                "{small} of {} combinations have no room for the files",
+                self.rows.len()
+            ));
+        }
+        notes
+    }
+
+    /// A grid of the combinations at these places.
+    pub(super) fn grid(&self, places: &[usize], marks: &dyn Fn(usize) -> &'static str) -> Grid {
+        let row = |place: &usize| {
+            let row = &self.rows[*place];
+            let mut cells = vec![format!("{}{}", marks(*place), row.combination)];
+            match &row.tried {
+                Some(Tried::Measured(figures)) => {
+                    let replace = figures.replace.as_ref().map_or("-".to_owned(), time);
+                    cells.push(bytes(figures.used()));
+                    cells.push(format!("{:.1} %", figures.space.full_percent));
+                    let times = [&figures.copy, &figures.walk, &figures.read, &figures.scrub];
+                    cells.extend(times.map(time));
+                    cells.push(replace);
+                }
+                other => {
+                    let text = if other.is_some() {
+                        "no room"
+                    } else {
+                        "not tried"
+                    };
+                    cells.push(text.to_owned());
+                    cells.resize(COLUMNS.len(), "-".to_owned());
+                }
+            }
+            cells
+        };
+        Grid {
+            heading: COLUMNS.map(str::to_owned).to_vec(),
+            rows: places.iter().map(row).collect(),
+        }
+    }
+
+    /// The plan as text for a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n", self.about());
+        for advice in &self.advice {
+            let mark = |place| if place == advice.take { "* " } else { "  " };
+            text.push_str(&format!(
+                "\n{}:\n{}",
+                level(advice),
+                self.grid(&advice.front, &mark).draw()
+            ));
+            let take = &self.rows[advice.take];
+            text.push_str(&format!("\ntake {}", take.combination));
+            if let Some(Tried::Measured(figures)) = &take.tried {
+                text.push_str(&format!(": {}", space_line(figures)));
+            }
+            text.push('\n');
+            for reason in &advice.reasons {
+                text.push_str(&format!("  {reason}\n"));
+            }
+            for command in &advice.commands {
+                text.push_str(&format!("  # {command}\n"));
+            }
+        }
+        let notes = self.notes();
+        if !notes.is_empty() {
+            text.push('\n');
+        }
+        for note in notes {
+            text.push_str(&format!("note: {note}\n"));
+        }
+        text
+    }
+}
