@@ -17,6 +17,7 @@ fn drives(count: usize) -> Vec<PlannedDrive> {
     let drive = PlannedDrive {
         profile: "slow".into(),
         bytes: 1 << 40,
+        read_cache_bytes: 1 << 20,
     };
     vec![drive; count]
 }

@@ -25,6 +25,7 @@ const PACKAGES: &[&str] = &[
     "dbench",
     "bonnie++",
     "strace",
+    "parallel",
 ];
 /// Packages from bookworm-backports, section contrib.
 const BACKPORTS: &[&str] = &["zfs-dkms", "zfsutils-linux", "zfs-test", "libzfslinux-dev"];
@@ -48,6 +49,7 @@ pub(crate) fn is_installed() -> bool {
     ];
     let programs = [
         "git", "rsync", "fio", "sqlite3", "postgres", "setpriv", "dbench", "bonnie++", "strace",
+        "parallel",
     ];
     tools
         .iter()

@@ -13,7 +13,7 @@ use machine::NewDrive;
 const RECORDSIZES: &str = "128K,1M";
 const COMPRESSIONS: &str = "lz4,zstd-3";
 const SMALL: &str = "0,32K";
-const SAMPLE_BYTES: u64 = 512 << 20;
+const SAMPLE_BYTES: u64 = 1 << 30;
 
 /// The parsed options.
 pub(super) struct Asked {
@@ -167,9 +167,11 @@ fn drive(text: &str) -> Result<(PlannedDrive, u32)> {
     let bus = new
         .bus
         .map_or(String::new(), |bus| format!(",bus={}", bus.name()));
+    let cache = &profile.cache;
     let planned = PlannedDrive {
         profile: format!("{}{bus}", new.profile),
         bytes,
+        read_cache_bytes: u64::from(cache.read_segments) * u64::from(cache.read_segment_kib) * 1024,
     };
     Ok((planned, profile.identify.logical_sector_bytes))
 }

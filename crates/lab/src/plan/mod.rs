@@ -6,7 +6,8 @@
 //! ([`Trial`]). What all this takes, and the space, becomes a [`Plan`]: the best of them, and why.
 //!
 //! Much data is tried with a part of it ([`Survey::sample`]): one in N, on drives of an Nth of their size, and all figures
-//! are multiplied.
+//! are multiplied. The caches of drives stay as they are, since a scrub and what reads ahead depend on how many places they
+//! follow; so a sample is to be many times as large ([`Plan::notes`] says if it is not).
 //!
 //! # Invariants
 //! 1. The same request, files and version of the program give the same figures, whatever runs beside, in whatever order.
@@ -15,7 +16,7 @@
 //!
 //! # What is assumed
 //! The files come from where they are read in no time, one after another in the order of their names. Every command
-//! begins with empty caches. A scrub and a replacement have nothing beside them.
+//! begins with empty caches and idle drives. A scrub and a replacement have nothing beside them.
 
 mod combination;
 mod figures;

@@ -10,7 +10,7 @@ use crate::report::page::{document, table};
 /// What the figures take for granted.
 const ASSUMED: &str = "\
 The files are read in no time and copied one after another, in the order of their names, with `cp -a`. Each command begins \
-with empty caches. Nothing runs beside a scrub or a replacement. Drives and the host are those of their profiles; \
+with empty caches and idle drives. Nothing runs beside a scrub or a replacement. Drives and the host are those of their profiles; \
 `ashift drives NAME` says where each figure comes from.";
 
 /// One page about a plan. `again` is the command line that makes it.

@@ -15,6 +15,8 @@ pub struct PlannedDrive {
     pub profile: String,
     /// Its size in bytes.
     pub bytes: u64,
+    /// What its cache keeps of what was read, in bytes.
+    pub read_cache_bytes: u64,
 }
 
 /// What is to be planned. Two runs with equal requests try the same.

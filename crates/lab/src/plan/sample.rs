@@ -2,19 +2,21 @@
 //!
 //! # What it is
 //! One in N of everything, so that all figures are to be multiplied by one number:
-//! - files below [`PIECED_BYTES`], in the order of their sizes, every Nth: the sizes are distributed as they were;
-//! - of larger files, in the order of the walk, one in N of their pieces of [`PIECE_BYTES`]; pieces of one file become
-//!   one file;
+//! - files below [`PIECE_BYTES`], sorted by size (in powers of two), extension and place in the walk, every Nth: sizes,
+//!   kinds and places are distributed as they were;
+//! - of larger files, in the order of the walk, every Nth piece of [`PIECE_BYTES`], the shorter ones at their ends, too;
+//!   pieces of one file become one file;
 //! - symbolic links, every Nth;
 //! - folders: N that follow one another in the walk become one, below the one that its first one's parent became. So
 //!   folders have as many entries as before, and are nested in a similar way.
 //!
 //! # Accuracy
-//! Sizes of files are off by less than N/2 times the largest file below [`PIECED_BYTES`], mostly by much less. What they
-//! come to is known, so the figures are multiplied by the bytes there are over the bytes taken, not by N.
+//! What all files come to is known, so the figures are multiplied by the bytes there are over the bytes taken, not by N.
+//! What is left is chance: how well the pieces taken compress is about how well all do. A recordsize above
+//! [`PIECE_BYTES`] is not told from that.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
@@ -26,10 +28,8 @@ use serde::{Deserialize, Serialize};
 
 use super::survey::{Leaf, Survey};
 
-/// Files from this size on are taken in pieces. What such a file leaves empty of its last record is little.
-const PIECED_BYTES: u64 = 64 << 20;
-/// A multiple of most sizes of records.
-const PIECE_BYTES: u64 = 8 << 20;
+/// Files from this size on are taken in pieces of it.
+const PIECE_BYTES: u64 = 1 << 20;
 /// Of more files than this, not all are taken.
 const FILES_MAX: u64 = 50_000;
 
@@ -96,31 +96,35 @@ impl Survey {
 
     /// The files to take, each with the ranges of it, in the order of the walk.
     fn chosen(&self, one_in: u64) -> Vec<(&Leaf, Vec<(u64, u64)>)> {
-        let in_pieces = |leaf: &&Leaf| one_in > 1 && leaf.bytes >= PIECED_BYTES;
+        let in_pieces = |leaf: &&Leaf| one_in > 1 && leaf.bytes >= PIECE_BYTES;
         let (large, mut small): (Vec<_>, Vec<_>) = self.files.iter().partition(in_pieces);
-        // Sorting keeps the order of the walk among files of one size.
-        small.sort_by_key(|leaf| leaf.bytes);
-        let mut chosen: Vec<(&Leaf, Vec<(u64, u64)>)> = every(one_in, &small)
-            .map(|leaf| (*leaf, vec![(0, leaf.bytes)]))
-            .collect();
-        let period = one_in.saturating_mul(PIECE_BYTES);
-        let mut next = period / 2;
-        let mut before = 0;
+        // Sorting keeps the order of the walk among files of one kind.
+        small.sort_by_key(|leaf| (leaf.bytes.checked_ilog2(), extension(leaf)));
+        let whole = every(one_in, &small).map(|leaf| (*leaf, vec![(0, leaf.bytes)]));
+        let mut chosen: Vec<(&Leaf, Vec<(u64, u64)>)> = whole.collect();
+        let mut to_skip = (one_in - 1) / 2;
         for leaf in large {
             let mut pieces = Vec::new();
-            while next < before + leaf.bytes {
-                let start = (next - before) / PIECE_BYTES * PIECE_BYTES;
+            let count = leaf.bytes.div_ceil(PIECE_BYTES);
+            let mut at = to_skip;
+            while at < count {
+                let start = at * PIECE_BYTES;
                 pieces.push((start, (start + PIECE_BYTES).min(leaf.bytes)));
-                next = next.saturating_add(period);
+                at += one_in;
             }
+            to_skip = at - count;
             if !pieces.is_empty() {
                 chosen.push((leaf, pieces));
             }
-            before += leaf.bytes;
         }
         chosen.sort_by(|(a, _), (b, _)| (a.folder, &a.name).cmp(&(b.folder, &b.name)));
         chosen
     }
+}
+
+/// What kind of file it is, as far as its name says.
+fn extension(leaf: &Leaf) -> Option<&OsStr> {
+    Path::new(&leaf.name).extension()
 }
 
 /// Every Nth, from the middle of the first N on.

@@ -11,8 +11,8 @@ const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 64.0;
 const BELOW: f64 = 34.0;
 const MARGIN: f64 = 12.0;
-/// Lines of the grid along each axis.
-const STEPS: usize = 4;
+/// At most so many lines of the grid cross an axis.
+const LINES_MAX: f64 = 6.0;
 
 /// A range of values that an axis shows, somewhat wider than they are.
 struct Axis {
@@ -38,8 +38,19 @@ impl Axis {
         (value - self.low) / (self.high - self.low)
     }
 
-    fn steps(&self) -> impl Iterator<Item = f64> {
-        (0..=STEPS).map(|at| self.low + (self.high - self.low) * at as f64 / STEPS as f64)
+    /// The lines of the grid, at multiples of a round number: the least of `round`, times a power of `base`, that is
+    /// large enough.
+    fn lines(&self, base: f64, round: &[f64]) -> Vec<f64> {
+        let least = ((self.high - self.low) / LINES_MAX).max(f64::MIN_POSITIVE);
+        let power = base.powf(least.log(base).floor());
+        let steps = round.iter().map(|round| round * power);
+        let step = steps
+            .clone()
+            .find(|step| *step >= least)
+            .unwrap_or(power * base);
+        let first = (self.low / step).ceil() as u64;
+        let last = (self.high / step).floor() as u64;
+        (first..=last).map(|at| at as f64 * step).collect()
     }
 }
 
@@ -58,7 +69,7 @@ pub(super) fn scatter(plan: &Plan, title: &str, goal: &Goal) -> String {
     let x = |value| LEFT + across.place(value) * (WIDTH - LEFT - MARGIN);
     let y = |value| HEIGHT - BELOW - up.place(value) * (HEIGHT - BELOW - MARGIN);
     let mut svg = open_svg(WIDTH, HEIGHT, &format!("{title}: space and time"));
-    for value in up.steps() {
+    for value in up.lines(10.0, &[1.0, 2.0, 5.0]) {
         let at = y(value);
         svg.push_str(&line(LEFT, at, WIDTH - MARGIN, at));
         svg.push_str(&svg_text(
@@ -69,7 +80,7 @@ pub(super) fn scatter(plan: &Plan, title: &str, goal: &Goal) -> String {
             &format!("{} s", number(value)),
         ));
     }
-    for value in across.steps() {
+    for value in across.lines(2.0, &[1.0]) {
         let at = x(value);
         svg.push_str(&line(at, MARGIN, at, HEIGHT - BELOW));
         svg.push_str(&svg_text(
@@ -111,4 +122,32 @@ pub(super) fn scatter(plan: &Plan, title: &str, goal: &Goal) -> String {
 
 fn line(x1: f64, y1: f64, x2: f64, y2: f64) -> String {
     format!("<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" class=\"axis\"/>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_at_round_numbers() {
+        let axis = Axis {
+            low: 0.0,
+            high: 10.9,
+        };
+        let lines = axis.lines(10.0, &[1.0, 2.0, 5.0]);
+        assert_eq!(lines, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        let axis = Axis {
+            low: 74.5 * 1048576.0,
+            high: 340.8 * 1048576.0,
+        };
+        let lines = axis
+            .lines(2.0, &[1.0])
+            .into_iter()
+            .map(|line| line / 1048576.0);
+        assert_eq!(lines.collect::<Vec<_>>(), [128.0, 192.0, 256.0, 320.0]);
+        for (low, high) in [(0.0, 1e-9), (5.0, 5.1), (1e12, 9e12)] {
+            let lines = Axis { low, high }.lines(10.0, &[1.0, 2.0, 5.0]);
+            assert!((1..=8).contains(&lines.len()), "{low} {high}: {lines:?}");
+        }
+    }
 }

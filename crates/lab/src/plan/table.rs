@@ -5,6 +5,9 @@ use super::front::space_line;
 use super::{Advice, Plan};
 use crate::table::{Grid, bytes, number};
 
+/// A drive's part of a sample is to be at least so many times what its cache keeps.
+const CACHES_MIN: u64 = 8;
+
 const COLUMNS: [&str; 8] = [
     "configuration",
     "space",
@@ -68,6 +71,13 @@ impl Plan {
                 self.found.left_out
             ));
         }
+        if let Some(cache) = self.small_beside() {
+            notes.push(format!(
+                "the sample is small beside what the drives keep of what they have read ({} each): times to list and read \
+                 come out too short; --sample takes more",
+                bytes(cache as f64)
+            ));
+        }
         let missing = self.missing();
         if missing > 0 {
             notes.push(format!(
@@ -84,6 +94,14 @@ impl Plan {
             ));
         }
         notes
+    }
+
+    /// The read cache of a drive beside whose contents the sample is small.
+    fn small_beside(&self) -> Option<u64> {
+        let drives = &self.request.drives;
+        let largest = drives.iter().map(|drive| drive.read_cache_bytes).max()?;
+        let each = self.sample.bytes / drives.len() as u64;
+        (self.sample.one_in > 1 && each < largest * CACHES_MIN).then_some(largest)
     }
 
     /// A grid of the combinations at these places.

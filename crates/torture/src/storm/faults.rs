@@ -107,7 +107,9 @@ impl Bench {
         if taken.as_ref().is_err_and(|e| e.kind() == ErrorKind::Busy) && self.is_behind() {
             // The power failed among the uberblocks: what has an older one may lack something, until it is resilvered.
             self.catch_up();
-            if self.is_behind() {
+            // A device that was being replaced is gone when the other has caught up.
+            let is_gone = self.spa().parts().tree().find_device(vdev.guid()).is_none();
+            if self.is_behind() || is_gone {
                 return false;
             }
             taken = self.spa().parts().tree().offline(vdev.guid(), temporarily);
