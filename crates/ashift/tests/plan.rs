@@ -100,19 +100,21 @@ const TIMES: [&str; 5] = [
     "/replace/seconds",
 ];
 
-/// What a few seeks and revolutions more or less come to, in seconds: with so few files they show.
-const SEEKS_S: f64 = 0.1;
+/// Three drives, of flash: with few files, what disks take depends on where their heads happen to be, and on what their
+/// caches hold.
+const THREE: &str = "--drives p4500,size=8GB,p4500,size=8GB,p4500,size=8GB";
+
+/// Differences in seconds that do not count.
+const ROUNDING_S: f64 = 0.05;
 
 #[track_caller]
-fn assert_near(what: &str, planned: f64, measured: f64, seeks_s: f64) {
+fn assert_near(what: &str, planned: f64, measured: f64) {
     let off = (planned - measured).abs();
     assert!(
-        off < seeks_s.max(measured * 0.1),
+        off < ROUNDING_S.max(measured * 0.1),
         "{what}: planned {planned} s, measured {measured} s"
     );
 }
-
-const THREE: &str = "--drives st2000dm001,size=8GB,st2000dm001,size=8GB,st2000dm001,size=8GB";
 
 /// What the plan says of a pool, and what the lab measures on such a pool.
 #[test]
@@ -127,7 +129,7 @@ fn the_pool_uses_what_was_planned_and_the_lab_measures_the_same_times() {
         .replace("DISK1", "ada0")
         .replace("DISK2", "ada1")
         .replace("DISK3", "ada2");
-    let drive = "st2000dm001,size=8GB";
+    let drive = "p4500,size=8GB";
     let experiment = format!(
         r#"
 title = "The pool that was planned"
@@ -141,16 +143,18 @@ new0 = "{drive}"
 name = "planned"
 commands = '''
 {create}
-find tank:/
 sleep 60
+machine power-cut
 cp -a {} tank:/
 zpool list -Hp -o alloc tank
 sleep 60
+machine power-cut
 find tank:/
 sha256sum -rU tank:/
 zpool scrub -w tank
 zpool offline tank ada0
 sleep 60
+machine power-cut
 zpool replace -w tank ada0 new0
 '''
 [[reading]]
@@ -196,7 +200,7 @@ seconds = true
         "space: {space} of what the pool uses"
     );
     for time in TIMES {
-        assert_near(time, figure(&plan, 0, time), measured(time), SEEKS_S);
+        assert_near(time, figure(&plan, 0, time), measured(time));
     }
 }
 
@@ -212,12 +216,7 @@ fn a_sample_predicts_the_whole() {
     let space = figure(&part, 0, "/space/used") / figure(&all, 0, "/space/used");
     assert!((space - 1.0).abs() < 0.01, "space: {space}");
     for time in TIMES {
-        assert_near(
-            time,
-            figure(&part, 0, time),
-            figure(&all, 0, time),
-            SEEKS_S * 4.0,
-        );
+        assert_near(time, figure(&part, 0, time), figure(&all, 0, time));
     }
 }
 
@@ -332,7 +331,10 @@ fn what_cannot_be_planned_is_said_at_once() {
             "must be power of 2",
         ),
         ("plan --drives wd30ezrx --compression lz5 data", "lz5"),
-        ("plan --drives wd30ezrx --ashift x data", "'x' is no number"),
+        (
+            "plan --drives wd30ezrx --ashift x data",
+            "'x' is not a number",
+        ),
         (
             "plan --drives wd30ezrx --host nosuch data",
             "no host 'nosuch'",
@@ -343,7 +345,7 @@ fn what_cannot_be_planned_is_said_at_once() {
         ),
         (
             "plan --drives wd30ezrx --shard 3/2 data",
-            "'3/2' is no part",
+            "'3/2' is not a part",
         ),
         ("plan --drives wd30ezrx missing", "missing"),
         ("plan --drives wd30ezrx empty", "no files are in it"),

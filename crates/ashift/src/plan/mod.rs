@@ -42,7 +42,7 @@ it was; what is known already is not tried again.
   -r, --recordsize SIZE,…        (default: 128K,1M)
   -c, --compression NAME,…       (default: lz4,zstd-3)
   -b, --special-small-blocks SIZE,…  (default: 0,32K)
-  -n, --sample SIZE|all          tries with about so much of the data, one in N of its files and on drives
+  -n, --sample SIZE|all          tries with about that much of the data, one in N of its files and on drives
                                  of an Nth of their size; figures are multiplied (default: 1G)
   -t, --host NAME                whose processor time is charged (default: modern)
   -m, --memory SIZE              the machine's memory, if caches are to be as large as it allows

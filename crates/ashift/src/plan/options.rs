@@ -50,7 +50,7 @@ impl Asked {
         let ashifts = words('a', usual_ashifts);
         let number = |text: &String| {
             text.parse()
-                .map_err(|_| Error::invalid(format!("ashift: '{text}' is no number")))
+                .map_err(|_| Error::invalid(format!("ashift: '{text}' is not a number")))
         };
         let of =
             |drives: Vec<(PlannedDrive, u32)>| drives.into_iter().map(|(drive, _)| drive).collect();

@@ -3,10 +3,10 @@
 //! # What it is
 //! How many drives may be lost is for the user to say, so combinations compete with those that survive as many. Those
 //! with many more writes of part of a physical sector than the least are out: aggregation and a drive's cache may hide
-//! what that costs while files are copied, and later, smaller writes pay it. Four figures count: space, the time to copy,
-//! the time to list and read, the time of upkeep. A combination is on the *Pareto front* unless another is as good in all
-//! of them and better in one. Of the front, the one is taken whose factors over the best of each figure have the least
-//! product. Why is shown by its neighbours: what differs when one option has another value.
+//! what that costs while files are copied, and later, smaller writes pay it. Four figures count: space, the time to
+//! copy, the time to list and read, the time of upkeep. A combination is on the *Pareto front* unless another is as
+//! good in all of them and better in one. Of the front, the one is taken whose factors over the best of each figure
+//! have the least product. Why is shown by its neighbours: what differs when one option has another value.
 
 use serde::Serialize;
 

@@ -1,17 +1,17 @@
 //! Plans: which pool is best for a folder of files, found by trying them.
 //!
 //! # What it is
-//! A [`Request`] names drives, and values for everything that is chosen when a pool is made. Each [`Combination`] of them
-//! makes a pool on a machine of emulated drives, copies the files in, lists and reads them, scrubs, and replaces a drive
-//! ([`Trial`]). What all this takes, and the space, becomes a [`Plan`]: the best of them, and why.
+//! A [`Request`] names drives, and values for everything that is chosen when a pool is made. Each [`Combination`] of
+//! them makes a pool on a machine of emulated drives, copies the files in, lists and reads them, scrubs, and replaces
+//! a drive ([`Trial`]). What all this takes, and the space, becomes a [`Plan`]: the best of them, and why.
 //!
-//! Much data is tried with a part of it ([`Survey::sample`]): one in N, on drives of an Nth of their size, and all figures
-//! are multiplied. The caches of drives stay as they are, since a scrub and what reads ahead depend on how many places they
-//! follow; so a sample is to be many times as large ([`Plan::notes`] says if it is not).
+//! Much data is tried with a part of it ([`Survey::sample`]): one in N, on drives of an Nth of their size, and all
+//! figures are multiplied. The caches of drives stay as they are, since a scrub and what reads ahead depend on how
+//! many places they follow; so a sample is to be many times as large ([`Plan::notes`] says if it is not).
 //!
 //! # Invariants
-//! 1. The same request, files and version of the program give the same figures, whatever runs beside, in whatever order.
-//!    So runs can be interrupted ([`Journal`]), and spread over computers ([`Shard`], [`Results::merge`]).
+//! 1. The same request, files and version of the program give the same figures, whatever runs beside, in whatever
+//!    order. So runs can be interrupted ([`Journal`]), and spread over computers ([`Shard`], [`Results::merge`]).
 //! 2. Nothing in the folder of the files is changed.
 //!
 //! # What is assumed

@@ -137,7 +137,9 @@ impl Shard {
             (1..=shard.of).contains(&shard.at).then_some(shard)
         });
         parts.ok_or_else(|| {
-            Error::invalid(format!("'{text}' is no part such as 2/5, from 1/5 to 5/5"))
+            Error::invalid(format!(
+                "'{text}' is not a part such as 2/5, from 1/5 to 5/5"
+            ))
         })
     }
 

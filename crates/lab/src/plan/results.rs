@@ -1,8 +1,8 @@
 //! What was tried so far, in a file: a run that ends early goes on from it, and those of several computers are merged.
 //!
 //! # Layout
-//! Lines of JSON. The first is the [`Header`]; each of the others is a combination's place in the request, and how it was
-//! tried.
+//! Lines of JSON. The first is the [`Header`]; each of the others is a combination's place in the request, and how it
+//! was tried.
 //!
 //! # Crash argument
 //! A line is appended and synced when its combination is done. A line without an end was not written whole: it is cut

@@ -238,8 +238,8 @@ impl Pool<'_> {
         self.typed("zpool replace -w tank ada0 new0").map(Some)
     }
 
-    /// Lets the drives write what is in their caches, and turns all off and on. What a drive keeps in its cache is no
-    /// less of a sample than of the whole, so the next command would be told by how much of it is there.
+    /// Lets the drives write what is in their caches, and turns all off and on. What a drive keeps in its cache
+    /// is as much of a sample as of the whole, and would help the next command there more than it would here.
     fn rest(&self) -> Result<()> {
         self.typed("sleep 60")?;
         self.typed("machine power-cut").map(drop)
@@ -318,8 +318,8 @@ struct PoolSpace {
 }
 
 impl PoolSpace {
-    /// Reads what `zpool list -Hpv` prints: the pool, its top-level vdevs with their children, then classes with theirs.
-    /// `copies` and `special_copies`: drives that hold each byte.
+    /// Reads what `zpool list -Hpv` prints: the pool, its top-level vdevs with their children, then classes with
+    /// theirs. `copies` and `special_copies`: drives that hold each byte.
     fn read(listed: &str, copies: u64, special_copies: u64) -> Option<PoolSpace> {
         let mut space = PoolSpace::default();
         for line in listed.lines().skip(1) {

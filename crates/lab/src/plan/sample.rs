@@ -2,17 +2,17 @@
 //!
 //! # What it is
 //! One in N of everything, so that all figures are to be multiplied by one number:
-//! - files below [`PIECE_BYTES`], sorted by size (in powers of two), extension and place in the walk, every Nth: sizes,
-//!   kinds and places are distributed as they were;
-//! - of larger files, in the order of the walk, every Nth piece of [`PIECE_BYTES`], the shorter ones at their ends, too;
-//!   pieces of one file become one file;
+//! - files below [`PIECE_BYTES`], sorted by size (in powers of two), extension and place in the walk, every Nth:
+//!   sizes, kinds and places are distributed as they were;
+//! - of larger files, in the order of the walk, every Nth piece of [`PIECE_BYTES`], the shorter ones at their ends,
+//!   too; pieces of one file become one file;
 //! - symbolic links, every Nth;
 //! - folders: N that follow one another in the walk become one, below the one that its first one's parent became. So
 //!   folders have as many entries as before, and are nested in a similar way.
 //!
 //! # Accuracy
-//! What all files come to is known, so the figures are multiplied by the bytes there are over the bytes taken, not by N.
-//! What is left is chance: how well the pieces taken compress is about how well all do. A recordsize above
+//! What all files come to is known, so the figures are multiplied by the bytes there are over the bytes taken, not by
+//! N. What is left is chance: how well the pieces taken compress is about how well all do. A recordsize above
 //! [`PIECE_BYTES`] is not told from that.
 
 use std::collections::HashSet;
@@ -222,8 +222,8 @@ fn every_first(one_in: u64, count: usize) -> impl Iterator<Item = usize> {
     (0..count).step_by(usize::try_from(one_in).unwrap_or(usize::MAX))
 }
 
-/// Copies ranges of a file, one after another, with its holes, its mode, times and extended attributes; returns the size
-/// of what it made.
+/// Copies ranges of a file, one after another, with its holes, its mode, times and extended attributes; returns the
+/// size of what it made.
 fn copy(from: &Path, to: &Path, pieces: &[(u64, u64)]) -> Result<u64> {
     let source = File::open(from)?;
     let target = File::create_new(to)?;

@@ -126,7 +126,7 @@ impl Survey {
         }
     }
 
-    /// Takes what is no folder.
+    /// Takes anything but a folder.
     fn take(&mut self, folder: usize, name: OsString, metadata: &Metadata) {
         let again = metadata.nlink() > 1 && !self.seen.insert((metadata.dev(), metadata.ino()));
         let bytes = if metadata.is_file() {

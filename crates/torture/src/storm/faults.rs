@@ -108,7 +108,7 @@ impl Bench {
             // The power failed among the uberblocks: what has an older one may lack something, until it is resilvered.
             self.catch_up();
             // A device that was being replaced is gone when the other has caught up.
-            let is_gone = self.spa().parts().tree().find_device(vdev.guid()).is_none();
+            let is_gone = self.spa().parts().tree().find_device(vdev.guid()).is_err();
             if self.is_behind() || is_gone {
                 return false;
             }
