@@ -116,21 +116,10 @@ fn assert_near(what: &str, planned: f64, measured: f64) {
     );
 }
 
-/// What the plan says of a pool, and what the lab measures on such a pool.
-#[test]
-fn the_pool_uses_what_was_planned_and_the_lab_measures_the_same_times() {
-    let bench = Bench::new();
-    make_tree(&bench.path("data"), 600, 30 << 20);
-    let plan = bench.json(&format!(
-        "plan -jq {THREE} -l raidz1 -a 12 -r 128K -c lz4 --sample all data"
-    ));
-    let create = plan["advice"][0]["commands"][0].as_str().unwrap();
-    let create = create
-        .replace("DISK1", "ada0")
-        .replace("DISK2", "ada1")
-        .replace("DISK3", "ada2");
+/// An experiment that does what a plan does for one combination, with readings named as its figures.
+fn as_experiment(create: &str, data: &Path) -> String {
     let drive = "p4500,size=8GB";
-    let experiment = format!(
+    format!(
         r#"
 title = "The pool that was planned"
 host = "modern"
@@ -182,8 +171,24 @@ name = "/replace/seconds"
 command = "zpool replace"
 seconds = true
 "#,
-        bench.path("data").display()
-    );
+        data.display()
+    )
+}
+
+/// What the plan says of a pool, and what the lab measures on such a pool.
+#[test]
+fn the_pool_uses_what_was_planned_and_the_lab_measures_the_same_times() {
+    let bench = Bench::new();
+    make_tree(&bench.path("data"), 600, 30 << 20);
+    let plan = bench.json(&format!(
+        "plan -jq {THREE} -l raidz1 -a 12 -r 128K -c lz4 --sample all data"
+    ));
+    let create = plan["advice"][0]["commands"][0].as_str().unwrap();
+    let create = create
+        .replace("DISK1", "ada0")
+        .replace("DISK2", "ada1")
+        .replace("DISK3", "ada2");
+    let experiment = as_experiment(&create, &bench.path("data"));
     fs::write(bench.path("planned.toml"), experiment).unwrap();
     let lab = bench.json("lab run -j planned.toml");
     let figures = lab["cases"][0]["figures"].as_array().unwrap();

@@ -433,10 +433,7 @@ fn a_journal_goes_on_where_it_was_cut() {
             "cut at {cut} of {}",
             whole.len()
         );
-        assert_eq!(
-            fs::metadata(&path).unwrap().len() >= first_line as u64,
-            true
-        );
+        assert!(fs::metadata(&path).unwrap().len() >= first_line as u64);
         journal.add(7, Tried::DoesNotFit).unwrap();
         drop(journal);
         assert!(Results::load(&path).unwrap().tried.contains_key(&7));
