@@ -318,6 +318,31 @@ fn a_lost_special_vdev_ends_the_pool_until_it_is_back() {
 }
 
 #[test]
+fn a_special_vdev_is_removed_and_that_of_a_raidz_stays() {
+    let bench = Bench::new();
+    let all = cases(&bench, "--set one_in=400 special-vdev-removal");
+    let [removal, raidz] = &all[..] else {
+        panic!("{all:?}")
+    };
+    assert!(figure(removal, "seconds") > 0.0 && figure(removal, "special") > 1e7);
+    let said = removal["ran"].to_string();
+    for words in [
+        "Evacuation of nvd0 in progress",
+        "(removing)",
+        "memory used for removed device mappings",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let said = raidz["ran"].to_string();
+    for words in [
+        "mismatched replication level: both raidz and disk vdevs are present",
+        "must have the same sector size and not be raidz",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
 fn a_disk_of_a_raidz2_and_of_a_draid_is_replaced() {
     let bench = Bench::new();
     let options = "--set size=300MB --set part=80 --set half=40 --set scattered=20";
@@ -331,6 +356,38 @@ fn a_disk_of_a_raidz2_and_of_a_draid_is_replaced() {
             "{last}"
         );
     }
+}
+
+#[test]
+fn all_experiments_run_with_the_parameters_that_each_has() {
+    let bench = Bench::new();
+    let complaint = bench.fails("lab run all --set nosuch=1");
+    assert!(
+        complaint.contains("no experiment has a parameter 'nosuch'"),
+        "{complaint}"
+    );
+    let complaint = bench.fails("lab run all --case plain");
+    assert!(
+        complaint.contains("--case is for one experiment"),
+        "{complaint}"
+    );
+    if !is_whole() {
+        return;
+    }
+    let output = bench.run("lab run all -q --report page.html");
+    let (out, complaint) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{complaint}");
+    assert!(
+        complaint.contains("sector-size-sweep is left out, it needs 'data'"),
+        "{complaint}"
+    );
+    let page = fs::read_to_string(bench.path("page.html")).unwrap();
+    assert_eq!(page.matches("<section>").count(), 12);
+}
+
+/// Whether what takes a quarter of an hour is to be run, too.
+fn is_whole() -> bool {
+    std::env::var_os("LAB").is_some_and(|value| value == "all")
 }
 
 #[test]

@@ -298,6 +298,54 @@ fn what_is_known_is_not_tried_again() {
 }
 
 #[test]
+fn an_interrupted_run_leaves_nothing_behind_and_goes_on() {
+    let bench = Bench::new();
+    make_tree(&bench.path("data"), 60, 1 << 20);
+    let temporary = bench.path("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let line = "plan -q --jobs 1 --drives wd30ezrx,wd30ezrx -a 9,12 --results known data";
+    let mut command = bench.command(env!("CARGO_BIN_EXE_ashift"));
+    command
+        .args(line.split_whitespace())
+        .env("TMPDIR", &temporary);
+    let mut child = command
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = || fs::read_to_string(bench.path("known")).map_or(0, |text| text.lines().count());
+    while lines() < 3 {
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "it has more to do than that"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("interrupted; what has been tried is kept"),
+        "{said}"
+    );
+    assert_eq!(
+        fs::read_dir(&temporary).unwrap().count(),
+        0,
+        "nothing is left"
+    );
+    let known = fs::read_to_string(bench.path("known")).unwrap();
+    assert!(known.lines().count() < 17, "{known}");
+    bench.ok(line);
+    let all = fs::read_to_string(bench.path("known")).unwrap();
+    assert!(
+        all.starts_with(&known) && all.lines().count() == 17,
+        "{all}"
+    );
+}
+
+#[test]
 fn what_has_no_room_is_said() {
     let bench = Bench::new();
     make_tree(&bench.path("data"), 100, 100 << 20);

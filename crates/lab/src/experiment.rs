@@ -414,6 +414,10 @@ const BUILTIN: &[(&str, &str)] = &[
         include_str!("../experiments/special-vdev.toml"),
     ),
     (
+        "special-vdev-removal",
+        include_str!("../experiments/special-vdev-removal.toml"),
+    ),
+    (
         "lost-special",
         include_str!("../experiments/lost-special.toml"),
     ),
@@ -491,6 +495,15 @@ impl Experiment {
         };
         experiment.check()?;
         Ok(experiment)
+    }
+
+    /// A required value that was not given: its name, and what it is.
+    #[must_use]
+    pub fn missing(&self) -> Option<(&str, &str)> {
+        let mut required = self.required.iter();
+        let missing =
+            required.find(|(name, _)| self.parameters.get(name).is_none() && !self.sweep.has(name));
+        missing.map(|(name, what)| (name.as_str(), what.as_str()))
     }
 
     /// Keeps only these cases, or all if `names` is empty; drops ratios whose cases are dropped.

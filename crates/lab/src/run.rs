@@ -158,11 +158,9 @@ fn label(job: &Job<'_>, several: bool) -> String {
 }
 
 fn jobs(experiment: &Experiment) -> Result<Vec<Job<'_>>> {
-    for (name, what) in &experiment.required {
-        if experiment.parameters.get(name).is_none() && !experiment.sweep.has(name) {
-            let text = format!("{} needs '{name}': {what}", experiment.name);
-            return Err(Error::invalid(text));
-        }
+    if let Some((name, what)) = experiment.missing() {
+        let text = format!("{} needs '{name}': {what}", experiment.name);
+        return Err(Error::invalid(text));
     }
     let mut jobs = Vec::new();
     for case in &experiment.cases {

@@ -347,7 +347,8 @@ fn a_sample_has_an_nth_of_everything() {
     );
     assert_eq!(survey.one_in(None), 1);
     assert_eq!(survey.one_in(Some(bytes / 5 - 1)), 6);
-    let made = survey.sample(5, &sample, &|_| ()).unwrap();
+    let made = survey.sample(5);
+    survey.copy_sample(5, &sample, &|_| Ok(())).unwrap();
     assert_eq!(made.one_in, 5);
     let again = Survey::of(&sample, &|_| ()).unwrap().found;
     assert_eq!(
@@ -384,10 +385,8 @@ fn a_sample_of_one_is_a_copy() {
         .unwrap()
         .set_modified(long_ago)
         .unwrap();
-    Survey::of(&data, &|_| ())
-        .unwrap()
-        .sample(1, &sample, &|_| ())
-        .unwrap();
+    let survey = Survey::of(&data, &|_| ()).unwrap();
+    survey.copy_sample(1, &sample, &|_| Ok(())).unwrap();
     assert_eq!(fs::read(sample.join("a/b/c")).unwrap(), b"text");
     assert_eq!(
         fs::metadata(sample.join("a/b/c"))
@@ -406,6 +405,9 @@ fn a_sample_of_one_is_a_copy() {
         .unwrap()
         .to_string();
     assert!(error.contains("no files"), "{error}");
+    let ended = |_| Err(Error::invalid("ended"));
+    let error = survey.copy_sample(1, &folder.path().join("part"), &ended);
+    assert_eq!(error.unwrap_err().to_string(), "ended");
 }
 
 #[test]

@@ -27,13 +27,14 @@ usage: ashift lab list [-j]
        ashift lab show NAME|FILE
        ashift lab run [-jq] [--set NAME=VALUE]… [--sweep NAME=VALUE,VALUE…]… [--data DIR]
                       [--case NAME] [--host NAME] [--seed N] [--jobs N] [--keep DIR]
-                      [--sensitivity] [--report FILE] NAME|FILE
+                      [--sensitivity] [--report FILE] NAME|FILE|all
        ashift lab report [-o FILE] [NAME…]
 
 list    the experiments that come along
 show    an experiment as the file that it is: copy it, change it, run it
 run     runs every command of an experiment on a machine of emulated drives, then sets what was
-        measured beside what was published; ends with 1 if a stated tolerance is missed
+        measured beside what was published; ends with 1 if a stated tolerance is missed. all: those that
+        come along, one after another; options are for those that have the parameter
 report  one page of HTML about the last runs
 
   -q             only the table          -j             JSON
@@ -205,14 +206,61 @@ impl Folder {
 
 fn run_experiment(args: &[String]) -> Outcome {
     let options = RunOptions::parse(args)?;
-    let mut experiment = find(&options.name)?;
-    options.apply(&mut experiment)?;
+    let experiments = match options.name.as_str() {
+        "all" => all(&options)?,
+        name => {
+            let mut experiment = find(name)?;
+            options.apply(&mut experiment)?;
+            vec![experiment]
+        }
+    };
+    let mut outcomes = Vec::new();
+    for experiment in &experiments {
+        let keep = match (&options.keep, experiments.len()) {
+            (Some(folder), 2..) => Some(folder.join(&experiment.name)),
+            (folder, _) => folder.clone(),
+        };
+        let folder = Folder::make("ashift-lab-", keep.as_deref())?;
+        let outcome = run_one(experiment, &options, folder.path());
+        match outcome.and_then(|outcome| kept::save(&outcome).map(|()| outcome)) {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(error) => {
+                folder.keep();
+                return Err(error.into());
+            }
+        }
+    }
+    tell(&options, &outcomes)?;
+    let is_within = outcomes.iter().all(lab::Outcome::is_within_tolerances);
+    Fail::exit((!is_within).into())
+}
+
+/// The experiments that come along and need nothing, as the options change them; those that need a value if it is given.
+fn all(options: &RunOptions) -> Result<Vec<Experiment>> {
+    let mut experiments = Vec::new();
+    for (name, _) in lab::builtin() {
+        experiments.push(Experiment::find(name, &crate::is_command)?);
+    }
+    options.apply_to_all(&mut experiments)?;
+    experiments.retain(|experiment| {
+        let missing = experiment.missing();
+        if let Some((name, what)) = missing {
+            eprintln!(
+                "ashift lab: {} is left out, it needs '{name}': {what}",
+                experiment.name
+            );
+        }
+        missing.is_none()
+    });
+    Ok(experiments)
+}
+
+fn run_one(experiment: &Experiment, options: &RunOptions, folder: &Path) -> Result<lab::Outcome> {
     let name = experiment.parameters.fill(&experiment.host)?;
     let host = HostProfile::find(&name).ok_or_else(|| {
         let text = format!("{}: no host '{name}'", experiment.path);
         Error::invalid(text)
     })?;
-    let folder = Folder::make("ashift-lab-", options.keep.as_deref())?;
     let bar = crate::progress::progress(None, false);
     let progress = |event: Event<'_>| match event {
         Event::Ran {
@@ -225,26 +273,20 @@ fn run_experiment(args: &[String]) -> Outcome {
         Event::CaseDone { done, total, case } => {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
-            bar.set_message(case.to_owned());
+            bar.set_message(format!("{}: {case}", experiment.name));
         }
         Event::Ran { .. } => {}
     };
     let lab_options = Options {
-        folder: folder.path().to_owned(),
+        folder: folder.to_owned(),
         jobs: options.jobs,
         sensitivity: options.sensitivity,
         again: options.again(),
         host: described(&host, experiment.memory.as_deref())?,
     };
-    let outcome = lab::run::run(&experiment, &Children, &lab_options, &progress);
+    let outcome = lab::run::run(experiment, &Children, &lab_options, &progress);
     bar.finish_and_clear();
-    match outcome.and_then(|outcome| tell(&options, &outcome).map(|()| outcome)) {
-        Ok(outcome) => Fail::exit((!outcome.is_within_tolerances()).into()),
-        Err(error) => {
-            folder.keep();
-            Err(error.into())
-        }
-    }
+    outcome
 }
 
 /// The host for the report, with what its ZFS makes of the machine's memory.
@@ -260,27 +302,39 @@ fn described(host: &HostProfile, memory: Option<&str>) -> Result<String> {
     ))
 }
 
-fn tell(options: &RunOptions, outcome: &lab::Outcome) -> Result<()> {
-    kept::save(outcome)?;
+fn tell(options: &RunOptions, outcomes: &[lab::Outcome]) -> Result<()> {
     if let Some(file) = &options.report {
-        write_page(file, std::slice::from_ref(outcome))?;
+        write_page(file, outcomes)?;
     }
     if options.is_json {
-        let mut value = serde_json::to_value(outcome).unwrap_or_default();
-        forget_entries(&mut value);
+        let value = |outcome: &lab::Outcome| {
+            let mut value = serde_json::to_value(outcome).unwrap_or_default();
+            forget_entries(&mut value);
+            value
+        };
+        let value = match outcomes {
+            [one] if options.name != "all" => value(one),
+            all => all.iter().map(value).collect(),
+        };
         println!(
             "{}",
             serde_json::to_string_pretty(&value).unwrap_or_default()
         );
         return Ok(());
     }
-    print!("{}", outcome.table());
+    for outcome in outcomes {
+        if options.name == "all" {
+            println!("\n{}: {}", outcome.name, outcome.title);
+        }
+        print!("{}", outcome.table());
+    }
     if let Some(file) = &options.report {
         println!("\nThe report is in {}.", file.display());
     }
     if let Some(folder) = &options.keep {
+        let below = if options.name == "all" { "NAME/" } else { "" };
         println!(
-            "\nThe machines are in {}: try `ashift -m {}/01-… zpool status`.",
+            "\nThe machines are in {}: try `ashift -m {}/{below}01-… zpool status`.",
             folder.display(),
             folder.display()
         );

@@ -91,32 +91,53 @@ impl RunOptions {
     /// # Errors
     /// `InvalidInput` for a parameter or case that it does not have.
     pub(crate) fn apply(&self, experiment: &mut Experiment) -> Result<()> {
-        let known = |experiment: &Experiment, name: &str| {
-            let parameters = &experiment.parameters;
-            if parameters.get(name).is_some()
-                || experiment.sweep.has(name)
-                || experiment.required.contains_key(name)
-            {
-                return Ok(());
-            }
-            let mut names: Vec<&str> = parameters.iter().map(|(name, _)| name).collect();
-            names.extend(experiment.sweep.names());
-            names.extend(experiment.required.keys().map(String::as_str));
+        if let Some(name) = self.changed().find(|name| !has(experiment, name)) {
             let text = format!(
                 "{} has no parameter '{name}'; there are {}",
                 experiment.name,
-                names.join(", ")
+                parameters(experiment).join(", ")
             );
-            Err(Error::invalid(text))
-        };
+            return Err(Error::invalid(text));
+        }
+        self.change(experiment);
+        experiment.keep_cases(&self.cases)
+    }
+
+    /// Changes in each experiment what it has.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a parameter that none has, and for cases, whose names mean something in one only.
+    pub(crate) fn apply_to_all(&self, experiments: &mut [Experiment]) -> Result<()> {
+        if !self.cases.is_empty() {
+            return Err(Error::invalid("--case is for one experiment, not for all"));
+        }
+        let is_unknown = |name: &&str| !experiments.iter().any(|one| has(one, name));
+        if let Some(name) = self.changed().find(is_unknown) {
+            return Err(Error::invalid(format!(
+                "no experiment has a parameter '{name}'"
+            )));
+        }
+        experiments.iter_mut().for_each(|one| self.change(one));
+        Ok(())
+    }
+
+    /// The names of parameters that get other values.
+    fn changed(&self) -> impl Iterator<Item = &str> {
+        let set = self.set.iter().map(|(name, _)| name.as_str());
+        set.chain(self.sweep.iter().map(|(name, _)| name.as_str()))
+    }
+
+    fn change(&self, experiment: &mut Experiment) {
         for (name, value) in &self.set {
-            known(experiment, name)?;
-            experiment.sweep.forget(name);
-            experiment.parameters.set(name, value);
+            if has(experiment, name) {
+                experiment.sweep.forget(name);
+                experiment.parameters.set(name, value);
+            }
         }
         for (name, values) in &self.sweep {
-            known(experiment, name)?;
-            experiment.sweep.set(name, values.clone());
+            if has(experiment, name) {
+                experiment.sweep.set(name, values.clone());
+            }
         }
         if let Some(seed) = self.seed {
             experiment.seed = seed;
@@ -124,7 +145,6 @@ impl RunOptions {
         if let Some(host) = &self.host {
             experiment.host.clone_from(host);
         }
-        experiment.keep_cases(&self.cases)
     }
 
     /// A command line that repeats the run.
@@ -133,6 +153,18 @@ impl RunOptions {
         words.extend(self.args.iter().cloned());
         lab::run::as_typed(&words)
     }
+}
+
+/// The names of an experiment's parameters.
+fn parameters(experiment: &Experiment) -> Vec<&str> {
+    let mut names: Vec<&str> = experiment.parameters.iter().map(|(name, _)| name).collect();
+    names.extend(experiment.sweep.names());
+    names.extend(experiment.required.keys().map(String::as_str));
+    names
+}
+
+fn has(experiment: &Experiment, name: &str) -> bool {
+    parameters(experiment).contains(&name)
 }
 
 fn pair(flag: &str, text: &str) -> Result<(String, String)> {

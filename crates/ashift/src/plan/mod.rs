@@ -5,12 +5,15 @@ mod options;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use admin::getopt::{Flag, Parsed};
 use base::{Context, Error, Result};
 use indicatif::ProgressBar;
 use lab::plan::{Header, Journal, Plan, Results, Shard, Survey, Trial, page};
 use machine::HostProfile;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::command::{Command, Entry};
 use crate::failure::{Fail, Outcome};
@@ -81,6 +84,9 @@ merge  shows what the runs on several computers have found, each with a --shard 
 ])
 .apart();
 
+/// The exit code of a command that a signal has ended, as of a shell's.
+const INTERRUPTED: u8 = 130;
+
 fn made_by() -> String {
     format!("ashift {}", env!("CARGO_PKG_VERSION"))
 }
@@ -88,7 +94,7 @@ fn made_by() -> String {
 fn run(parsed: &Parsed) -> Outcome {
     match &parsed.operands[..] {
         [verb, files @ ..] if verb == "merge" => merge(parsed, files),
-        [data] => Ok(plan(parsed, data)?),
+        [data] => plan(parsed, data),
         _ => Err(Fail::Usage("one folder is needed".to_owned())),
     }
 }
@@ -104,80 +110,114 @@ fn merge(parsed: &Parsed, files: &[String]) -> Outcome {
     Ok(show(parsed, &plan, &lab::run::as_typed(&words))?)
 }
 
-fn plan(parsed: &Parsed, data: &str) -> Result<()> {
+fn plan(parsed: &Parsed, data: &str) -> Outcome {
     let asked = Asked::parse(parsed, data)?;
     let request = &asked.request;
     if HostProfile::find(&request.host).is_none() {
-        return Err(Error::invalid(format!("no host '{}'", request.host)));
+        return Err(Error::invalid(format!("no host '{}'", request.host)).into());
     }
-    let bar = |total, is_bytes| match parsed.has('q') {
-        true => ProgressBar::hidden(),
-        false => progress(total, is_bytes),
-    };
-    let looking = bar(None, false);
-    looking.set_message("looking at the files");
+    let looking = bar(parsed, None, false, "looking at the files");
     let survey = Survey::of(&request.data, &|entries| looking.set_position(entries));
     looking.finish_and_clear();
     let survey = survey?;
-    let folder = Folder::make("ashift-plan-", asked.keep.as_deref())?;
-    let one_in = survey.one_in(request.sample_bytes);
-    let (files, sample) = if one_in == 1 && survey.found.left_out == 0 {
-        (request.data.clone(), survey.whole())
-    } else {
-        let files = folder.path().join("sample");
-        let copying = bar(Some(survey.found.bytes / one_in), true);
-        copying.set_message("taking a sample");
-        let sample = survey.sample(one_in, &files, &|bytes| copying.set_position(bytes));
-        copying.finish_and_clear();
-        (files, sample?)
-    };
     let header = Header {
         made_by: made_by(),
         request: request.clone(),
         shard: asked.shard,
         found: survey.found.clone(),
-        sample,
+        sample: survey.sample(survey.one_in(request.sample_bytes)),
     };
     let file = asked.results.clone().unwrap_or_else(|| usual_file(&header));
-    let (journal, mut tried) = Journal::open(&file, &header)?;
-    let count = request.combinations().len();
-    let places = (0..count).filter(|place| asked.shard.has(*place) && !tried.contains_key(place));
+    let (journal, tried) = Journal::open(&file, &header)?;
+    let places = 0..request.combinations().len();
+    let places = places.filter(|place| asked.shard.has(*place) && !tried.contains_key(place));
     let places: Vec<usize> = places.collect();
+    if !places.is_empty() {
+        try_all(parsed, &asked, &survey, &journal, &places)?;
+    }
+    let plan = Plan::of(Results::load(&file)?);
+    Ok(show(parsed, &plan, &asked.again)?)
+}
+
+/// A bar about a step of the work.
+fn bar(parsed: &Parsed, total: Option<u64>, is_bytes: bool, what: &'static str) -> ProgressBar {
+    let bar = match parsed.has('q') {
+        true => ProgressBar::hidden(),
+        false => progress(total, is_bytes),
+    };
+    bar.set_message(what);
+    bar
+}
+
+/// Tries these combinations, and writes down each.
+fn try_all(
+    parsed: &Parsed,
+    asked: &Asked,
+    survey: &Survey,
+    journal: &Journal,
+    places: &[usize],
+) -> Outcome {
+    let request = &asked.request;
+    let is_interrupted = noticed_signals()?;
+    let go_on = || match is_interrupted.load(Ordering::Relaxed) {
+        true => Err(Error::invalid("interrupted")),
+        false => Ok(()),
+    };
+    let folder = Folder::make("ashift-plan-", asked.keep.as_deref())?;
+    let sample = survey.sample(survey.one_in(request.sample_bytes));
+    let is_whole = sample.one_in == 1 && survey.found.left_out == 0;
+    let files = match is_whole {
+        true => request.data.clone(),
+        false => folder.path().join("sample"),
+    };
     let trial = Trial {
         request,
         files,
         machines: folder.path().to_owned(),
-        one_in: header.sample.one_in,
-        scale: header.sample.scale(survey.found.bytes),
+        one_in: sample.one_in,
+        scale: sample.scale(survey.found.bytes),
         jobs: asked.jobs,
     };
-    if let Some(drive) = trial.too_large().first() {
-        eprintln!(
-            "note: one in {} of {} is too small for a drive: it is filled less than it would be (--sample takes more)",
-            trial.one_in, drive.profile
-        );
-    }
-    drop(survey);
-    if !places.is_empty() {
-        let trying = bar(Some(places.len() as u64), false);
-        trying.set_message("combinations");
-        let done = |place, how| {
-            journal.add(place, how)?;
-            trying.inc(1);
-            Ok(())
-        };
-        let outcome = trial
-            .check(&Children)
-            .and_then(|()| trial.run(&places, &Children, &done));
-        trying.finish_and_clear();
-        if let Err(error) = outcome {
-            folder.keep();
-            return Err(error);
+    trial.check(&Children)?;
+    let copying = bar(parsed, Some(sample.bytes), true, "taking a sample");
+    let copied = match is_whole {
+        true => Ok(()),
+        false => survey.copy_sample(sample.one_in, &trial.files, &|bytes| {
+            copying.set_position(bytes);
+            go_on()
+        }),
+    };
+    copying.finish_and_clear();
+    let trying = bar(parsed, Some(places.len() as u64), false, "combinations");
+    let done = |place, how| {
+        journal.add(place, how)?;
+        trying.inc(1);
+        go_on()
+    };
+    let outcome = copied.and_then(|()| trial.run(places, &Children, &done));
+    trying.finish_and_clear();
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(_) if is_interrupted.load(Ordering::Relaxed) => {
+            let text =
+                "interrupted; what has been tried is kept, and the same command goes on from there";
+            Err(Fail::Exits(INTERRUPTED, text.to_owned()))
         }
-        tried = Results::load(&file)?.tried;
+        Err(error) => {
+            folder.keep();
+            Err(error.into())
+        }
     }
-    let plan = Plan::of(Results { header, tried });
-    show(parsed, &plan, &asked.again)
+}
+
+/// Becomes true when a signal asks the program to end. Another one ends it.
+fn noticed_signals() -> Result<Arc<AtomicBool>> {
+    let is_noticed = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&is_noticed))?;
+        signal_hook::flag::register(signal, Arc::clone(&is_noticed))?;
+    }
+    Ok(is_noticed)
 }
 
 /// Where results are kept if no file is given: one for each plan of the same files.

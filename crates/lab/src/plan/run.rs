@@ -18,7 +18,7 @@ use crate::run::as_typed;
 use crate::shell::{Answer, MachinePlan, Shell};
 
 /// No emulated drive of a plan is smaller.
-const DRIVE_BYTES_MIN: u64 = 256 << 20;
+pub(super) const DRIVE_BYTES_MIN: u64 = 256 << 20;
 
 /// What is tried, with which files.
 pub struct Trial<'a> {
@@ -37,17 +37,6 @@ pub struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Drives that the sample makes smaller than their part of the whole would be.
-    ///
-    /// A drive has one in `one_in` of its size, so that the sample fills it as the whole would fill the whole drive.
-    #[must_use]
-    pub fn too_large(&self) -> Vec<&PlannedDrive> {
-        let drives = self.request.drives.iter().chain(&self.request.special);
-        drives
-            .filter(|drive| drive.bytes / self.one_in < DRIVE_BYTES_MIN && self.one_in > 1)
-            .collect()
-    }
-
     /// Makes a pool for every value of every option, without files in it.
     ///
     /// # Errors
@@ -55,16 +44,11 @@ impl Trial<'_> {
     pub fn check(&self, shell: &dyn Shell) -> Result<()> {
         let mut seen = HashSet::new();
         for (place, combination) in self.request.combinations().iter().enumerate() {
-            let mut values = DIMENSIONS
-                .iter()
-                .map(|name| (*name, combination.value(name)));
-            // `any` would stop at the first.
-            if values
-                .by_ref()
-                .filter(|value| seen.insert(value.clone()))
-                .count()
-                == 0
-            {
+            let values = DIMENSIONS.map(|name| (name, combination.value(name)));
+            let new = values
+                .into_iter()
+                .filter(|value| seen.insert(value.clone()));
+            if new.count() == 0 {
                 continue;
             }
             let machine = self.machine(shell, place)?;
@@ -74,8 +58,9 @@ impl Trial<'_> {
                 shell,
                 machine: &machine,
             };
-            pool.create()?;
+            let created = pool.create();
             forget(&machine);
+            created?;
         }
         Ok(())
     }
@@ -126,7 +111,10 @@ impl Trial<'_> {
             shell,
             machine: &machine,
         };
-        let tried = pool.try_out()?;
+        let tried = pool.try_out().map_err(|error| {
+            let text = format!("{error}\nthe machine is kept in {}", machine.display());
+            Error::new(ErrorKind::InvalidInput, text)
+        })?;
         forget(&machine);
         Ok(tried)
     }
@@ -261,9 +249,7 @@ impl Pool<'_> {
             "" => answer.output.trim(),
             complaints => complaints,
         };
-        let kept = self.machine.display();
-        let text = format!("{}: {complaints}\nthe machine is kept in {kept}", within());
-        Err(Error::new(ErrorKind::InvalidInput, text))
+        Err(Error::invalid(format!("{}: {complaints}", within())))
     }
 
     /// Time for all of the data. What a command takes with an empty pool is not multiplied.

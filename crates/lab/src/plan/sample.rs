@@ -33,7 +33,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Of more files than this, not all are taken.
 const FILES_MAX: u64 = 50_000;
 
-/// A sample that was made.
+/// A sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// One in this many was taken.
@@ -67,31 +67,37 @@ impl Survey {
         by_bytes.max(by_files).max(1)
     }
 
-    /// The sample that is everything, where it lies.
+    /// What one in so many comes to.
     #[must_use]
-    pub fn whole(&self) -> Sample {
+    pub fn sample(&self, one_in: u64) -> Sample {
+        let chosen = self.chosen(one_in);
+        let pieces = chosen.iter().flat_map(|(_, pieces)| pieces);
         Sample {
-            one_in: 1,
-            files: self.found.files,
-            folders: self.found.folders,
-            bytes: self.found.bytes,
+            one_in,
+            files: chosen.len() as u64,
+            folders: self.found.folders.div_ceil(one_in),
+            bytes: pieces.map(|(start, end)| end - start).sum(),
         }
     }
 
-    /// Makes the sample in a folder that does not exist yet; `progress` gets the bytes so far.
+    /// Copies one in so many to a folder that does not exist yet; `progress` gets the bytes so far, and may end it.
     ///
     /// # Errors
-    /// Whatever the file systems say, with the path.
-    pub fn sample(&self, one_in: u64, folder: &Path, progress: &dyn Fn(u64)) -> Result<Sample> {
-        let mut making = Making::start(self, one_in, folder)?;
+    /// Whatever the file systems say, with the path; what `progress` returns.
+    pub fn copy_sample(
+        &self,
+        one_in: u64,
+        folder: &Path,
+        progress: &dyn Fn(u64) -> Result<()>,
+    ) -> Result<()> {
+        let mut copying = Copying::start(self, one_in, folder)?;
+        let mut bytes = 0;
         for (leaf, pieces) in self.chosen(one_in) {
-            making.file(leaf, &pieces)?;
-            progress(making.sample.bytes);
+            bytes += copying.file(leaf, &pieces)?;
+            progress(bytes)?;
         }
-        for leaf in every(one_in, &self.links) {
-            making.link(leaf)?;
-        }
-        making.end()
+        let mut links = every(one_in, &self.links);
+        links.try_for_each(|leaf| copying.link(leaf))
     }
 
     /// The files to take, each with the ranges of it, in the order of the walk.
@@ -133,44 +139,37 @@ fn every<T>(one_in: u64, all: &[T]) -> impl Iterator<Item = &T> {
     all.iter().skip((step - 1) / 2).step_by(step)
 }
 
-struct Making<'a> {
+struct Copying<'a> {
     survey: &'a Survey,
     one_in: u64,
     /// The paths of the folders that were made: that of N of the survey each.
     folders: Vec<PathBuf>,
     taken: HashSet<PathBuf>,
-    sample: Sample,
 }
 
-impl Making<'_> {
-    fn start<'a>(survey: &'a Survey, one_in: u64, folder: &Path) -> Result<Making<'a>> {
-        let mut making = Making {
+impl Copying<'_> {
+    fn start<'a>(survey: &'a Survey, one_in: u64, folder: &Path) -> Result<Copying<'a>> {
+        let mut copying = Copying {
             survey,
             one_in,
             folders: Vec::new(),
             taken: HashSet::new(),
-            sample: Sample {
-                one_in,
-                files: 0,
-                folders: 0,
-                bytes: 0,
-            },
         };
         for first in every_first(one_in, survey.folders.len()) {
-            let path = match making.folders.is_empty() {
+            let path = match copying.folders.is_empty() {
                 true => folder.to_owned(),
                 false => {
                     let of = &survey.folders[first];
-                    let parent = making.place(of.parent).to_owned();
-                    making.free(&parent, &of.name)
+                    let parent = copying.place(of.parent).to_owned();
+                    copying.free(&parent, &of.name)
                 }
             };
             fs::create_dir(&path)
                 .map_err(Error::from)
                 .within(|| path.display().to_string())?;
-            making.folders.push(path);
+            copying.folders.push(path);
         }
-        Ok(making)
+        Ok(copying)
     }
 
     /// What a folder of the survey became.
@@ -192,14 +191,12 @@ impl Making<'_> {
         path
     }
 
-    fn file(&mut self, leaf: &Leaf, pieces: &[(u64, u64)]) -> Result<()> {
+    /// Copies a file, and returns its size.
+    fn file(&mut self, leaf: &Leaf, pieces: &[(u64, u64)]) -> Result<u64> {
         let from = self.survey.leaf_path(leaf);
         let folder = self.place(leaf.folder).to_owned();
         let to = self.free(&folder, &leaf.name);
-        let bytes = copy(&from, &to, pieces).within(|| from.display().to_string())?;
-        self.sample.files += 1;
-        self.sample.bytes += bytes;
-        Ok(())
+        copy(&from, &to, pieces).within(|| from.display().to_string())
     }
 
     fn link(&mut self, leaf: &Leaf) -> Result<()> {
@@ -209,11 +206,6 @@ impl Making<'_> {
         let made = fs::read_link(&from).and_then(|target| symlink(target, to));
         made.map_err(Error::from)
             .within(|| from.display().to_string())
-    }
-
-    fn end(mut self) -> Result<Sample> {
-        self.sample.folders = self.folders.len() as u64;
-        Ok(self.sample)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::figures::{Timed, Tried};
 use super::front::space_line;
-use super::{Advice, Plan};
+use super::run::DRIVE_BYTES_MIN;
+use super::{Advice, Plan, PlannedDrive};
 use crate::table::{Grid, bytes, number};
 
 /// A drive's part of a sample is to be at least so many times what its cache keeps.
@@ -71,6 +72,12 @@ impl Plan {
                 self.found.left_out
             ));
         }
+        if let Some(drive) = self.too_large() {
+            notes.push(format!(
+                "one in {} of {} is too small for a drive: it is filled less than it would be; --sample takes more",
+                self.sample.one_in, drive.profile
+            ));
+        }
         if let Some(cache) = self.small_beside() {
             notes.push(format!(
                 "the sample is small beside what the drives keep of what they have read ({} each): times to list and read \
@@ -94,6 +101,14 @@ impl Plan {
             ));
         }
         notes
+    }
+
+    /// A drive that is larger than in proportion to the sample. One that is not is filled by the sample as the whole one
+    /// would be by all files.
+    fn too_large(&self) -> Option<&PlannedDrive> {
+        let one_in = self.sample.one_in;
+        let mut drives = self.request.drives.iter().chain(&self.request.special);
+        drives.find(|drive| one_in > 1 && drive.bytes / one_in < DRIVE_BYTES_MIN)
     }
 
     /// The read cache of a drive beside whose contents the sample is small.
