@@ -23,6 +23,7 @@ mod figures;
 mod front;
 mod layout;
 mod page;
+mod pool;
 mod request;
 mod results;
 mod run;
