@@ -235,7 +235,8 @@ fn run_experiment(args: &[String]) -> Outcome {
     Fail::exit((!is_within).into())
 }
 
-/// The experiments that come along and need nothing, as the options change them; those that need a value if it is given.
+/// The experiments that come along and need nothing, as the options change them; those that need a value if it is
+/// given.
 fn all(options: &RunOptions) -> Result<Vec<Experiment>> {
     let mut experiments = Vec::new();
     for (name, _) in lab::builtin() {

@@ -103,8 +103,8 @@ impl Plan {
         notes
     }
 
-    /// A drive that is larger than in proportion to the sample. One that is not is filled by the sample as the whole one
-    /// would be by all files.
+    /// A drive that is larger than in proportion to the sample. One that is not is filled by the sample as the whole
+    /// one would be by all files.
     fn too_large(&self) -> Option<&PlannedDrive> {
         let one_in = self.sample.one_in;
         let mut drives = self.request.drives.iter().chain(&self.request.special);
