@@ -182,12 +182,12 @@ mod tests {
 
     #[test]
     fn a_size_belongs_to_the_drive_before_it() {
-        let drives = drives("wd30ezrx,st2000dm001,size=1GB,bus=usb:jms579,wd30ezrx").unwrap();
+        let drives = drives("wd30ezrx,st2000dm001,size=1GB,bus=usb:asm1051,wd30ezrx").unwrap();
         let drives: Vec<(&str, u64)> = drives
             .iter()
             .map(|(drive, _)| (&*drive.profile, drive.bytes))
             .collect();
-        assert_eq!(drives[1], ("st2000dm001,bus=usb:jms579", 1_000_000_000));
+        assert_eq!(drives[1], ("st2000dm001,bus=usb:asm1051", 1_000_000_000));
         assert_eq!(
             (drives.len(), drives[0].0, drives[2].0),
             (3, "wd30ezrx", "wd30ezrx")
