@@ -297,6 +297,25 @@ fn what_is_known_is_not_tried_again() {
     assert_eq!(fs::read_dir(bench.path("state/plan")).unwrap().count(), 2);
 }
 
+/// Each number of SSDs with each layout: what `zpool create` minds is forced.
+#[test]
+fn special_vdevs_of_any_redundancy_are_tried() {
+    let bench = Bench::new();
+    make_tree(&bench.path("data"), 20, 1 << 18);
+    for ssds in ["p4500", "p4500,p4500", "p4500,p4500,p4500"] {
+        let drives = "--drives wd30ezrx,wd30ezrx,wd30ezrx,wd30ezrx";
+        let layouts = "-l stripe,mirrors,raidz1,raidz2";
+        let plan = bench.json(&format!(
+            "plan -jq {drives} --special {ssds} {layouts} -a 12 -r 128K -c lz4 -b 32K data"
+        ));
+        let rows = plan["rows"].as_array().unwrap();
+        assert!(
+            rows.iter().all(|row| row["tried"]["measured"].is_object()),
+            "{ssds}: {plan}"
+        );
+    }
+}
+
 #[test]
 fn an_interrupted_run_leaves_nothing_behind_and_goes_on() {
     let bench = Bench::new();

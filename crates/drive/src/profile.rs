@@ -378,7 +378,7 @@ impl Profile {
 
     /// The sector that the host sees: the drive's, or that of the bridge.
     #[must_use]
-    pub(crate) fn host_sector_bytes(&self) -> u32 {
+    pub fn host_sector_bytes(&self) -> u32 {
         let bridge = self.bridge.as_ref().and_then(|b| b.sector_bytes);
         bridge.unwrap_or(self.identify.logical_sector_bytes)
     }

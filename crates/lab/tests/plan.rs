@@ -263,6 +263,36 @@ fn writes_of_parts_of_sectors_are_not_advised_and_reasons_name_neighbours() {
     assert!(!page.contains("NaN"), "{page}");
 }
 
+/// Of figures that nearly equal, each may be a little better than the next, all around: one is still to be taken.
+#[test]
+fn nearly_equal_combinations_do_not_drop_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut request = request();
+    request.special.clear();
+    request.layouts = vec![Layout::RaidZ(1)];
+    request.ashifts = vec![12, 13, 14];
+    request.recordsizes.pop();
+    let mut tried = tried(&request, &Fake::default(), 1, folder.path()).unwrap();
+    let percent = [[0, 2, 4], [4, 0, 2], [2, 4, 0]];
+    for (how, [space, copy, read]) in tried.values_mut().zip(percent) {
+        let Tried::Measured(figures) = how else {
+            panic!("it fits")
+        };
+        let value = |percent| 100.0 + f64::from(percent);
+        figures.space.used = value(space);
+        figures.copy.seconds = value(copy);
+        figures.read.seconds = value(read);
+        (figures.walk.seconds, figures.scrub.seconds, figures.replace) = (0.0, 1.0, None);
+        figures.partial_writes = 0;
+    }
+    let plan = Plan::of(Results {
+        header: header(request),
+        tried,
+    });
+    assert_eq!(plan.advice.len(), 1);
+    assert!(!plan.advice[0].front.is_empty());
+}
+
 #[test]
 fn values_that_no_pool_takes_are_found_before_anything_is_measured() {
     struct Picky(Fake);
@@ -452,6 +482,10 @@ fn a_journal_goes_on_where_it_was_cut() {
         b"something else\n",
         "a file of somebody's is left as it is"
     );
+    fs::write(&path, "without an end").unwrap();
+    let error = Journal::open(&path, &header).err().unwrap().to_string();
+    assert!(error.contains("no results of a plan"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), b"without an end");
 }
 
 #[test]

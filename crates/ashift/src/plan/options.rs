@@ -1,6 +1,7 @@
 //! The command line of `plan`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use admin::getopt::Parsed;
 use admin::number::parse_number;
@@ -144,7 +145,7 @@ fn drives_of_special(parsed: &Parsed) -> Result<Vec<(PlannedDrive, u32)>> {
     parsed.value('s').map_or(Ok(Vec::new()), drives)
 }
 
-/// Reads `PROFILE,PROFILE,size=…,PROFILE`: drives, each with the bytes of its logical sectors.
+/// Reads `PROFILE,PROFILE,size=…,PROFILE`: drives, each with the bytes of the sectors that the host sees.
 fn drives(text: &str) -> Result<Vec<(PlannedDrive, u32)>> {
     let mut items: Vec<String> = Vec::new();
     for word in text.split(',').filter(|word| !word.is_empty()) {
@@ -159,7 +160,15 @@ fn drives(text: &str) -> Result<Vec<(PlannedDrive, u32)>> {
 
 fn drive(text: &str) -> Result<(PlannedDrive, u32)> {
     let new = NewDrive::parse(&format!("drive={text}"))?;
-    let profile = Profile::find(&new.profile)?;
+    if new.serial.is_some() {
+        return Err(Error::invalid(format!(
+            "'{text}': a plan has no use for a serial number"
+        )));
+    }
+    let mut profile = Profile::find(&new.profile)?;
+    if let Some(bus) = new.bus {
+        profile = Arc::new(profile.on_bus(bus)?);
+    }
     let bytes = match &new.size {
         Some(size) => machine::parse_size(size)?,
         None => profile.host_bytes(),
@@ -173,7 +182,7 @@ fn drive(text: &str) -> Result<(PlannedDrive, u32)> {
         bytes,
         read_cache_bytes: u64::from(cache.read_segments) * u64::from(cache.read_segment_kib) * 1024,
     };
-    Ok((planned, profile.identify.logical_sector_bytes))
+    Ok((planned, profile.host_sector_bytes()))
 }
 
 #[cfg(test)]
@@ -192,6 +201,12 @@ mod tests {
             (drives.len(), drives[0].0, drives[2].0),
             (3, "wd30ezrx", "wd30ezrx")
         );
+        let sector = |text| super::drives(text).unwrap()[0].1;
+        assert_eq!(
+            (sector("st2000dm001"), sector("st2000dm001,bus=usb:asm1051")),
+            (512, 4096)
+        );
+        assert!(super::drives("wd30ezrx,serial=X").is_err());
         assert!(super::drives("nosuch").is_err());
         assert!(super::drives("size=1GB").is_err());
     }

@@ -54,10 +54,11 @@ impl Combination {
     /// `zpool create` for drives of these names, as one types it.
     pub(super) fn create(&self, request: &Request, names: &Names) -> Vec<String> {
         let mut words = vec!["zpool".to_owned(), "create".to_owned()];
-        let is_thin = self.special.is_some()
-            && request.special.len() <= self.layout.redundancy(request.drives.len());
-        // The special vdev has less redundancy than the others, which `zpool create` refuses.
-        if is_thin {
+        // `zpool create` wants each vdev to survive as much as the others, and does not compare with a dRAID.
+        let redundancy = self.layout.redundancy(request.drives.len());
+        let is_alike =
+            request.special.len() == redundancy + 1 && !matches!(self.layout, Layout::Draid(_));
+        if self.special.is_some() && !is_alike {
             words.push("-f".to_owned());
         }
         let mut option = |flag: &str, value: String| words.extend([flag.to_owned(), value]);

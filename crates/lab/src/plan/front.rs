@@ -16,7 +16,7 @@ use super::{Plan, Row};
 use crate::run::as_typed;
 use crate::table::{bytes, number};
 
-/// Figures that differ by less count as equal, as a factor.
+/// Figures count in steps of this factor.
 const EQUAL: f64 = 1.02;
 /// Differences from neighbours are told from this on, in percent.
 const TOLD_PERCENT: f64 = 3.0;
@@ -73,13 +73,16 @@ struct Candidate<'a> {
 impl Candidate<'_> {
     /// Whether this one is as good in everything and better in something.
     fn dominates(&self, other: &Candidate<'_>) -> bool {
-        let pairs = || {
-            GOALS
-                .iter()
-                .map(|goal| ((goal.of)(self.figures), (goal.of)(other.figures)))
-        };
-        pairs().all(|(own, others)| own <= others * EQUAL)
-            && pairs().any(|(own, others)| own * EQUAL < others)
+        let (own, others) = (self.steps(), other.steps());
+        own != others && own.iter().zip(others).all(|(own, other)| *own <= other)
+    }
+
+    /// The goals, in steps of what counts as equal: so that no three can each be better than the next.
+    fn steps(&self) -> [i64; GOALS.len()] {
+        GOALS.map(|goal| {
+            let value = (goal.of)(self.figures).max(f64::MIN_POSITIVE);
+            (value.ln() / EQUAL.ln()).round() as i64
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is done with a pool to try a combination, and what is read from it.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use base::{Context, Error, Result};
 
@@ -18,7 +18,7 @@ pub(super) struct Pool<'a> {
     pub(super) trial: &'a Trial<'a>,
     pub(super) combination: &'a Combination,
     pub(super) shell: &'a dyn Shell,
-    pub(super) machine: &'a Path,
+    pub(super) machine: PathBuf,
 }
 
 impl Pool<'_> {
@@ -55,7 +55,7 @@ impl Pool<'_> {
         let read = self.typed("sha256sum -rU tank:/")?;
         let scrub = self.typed("zpool scrub -w tank")?;
         let replace = self.replace()?;
-        let partial_writes = self.shell.traces(self.machine)?;
+        let partial_writes = self.shell.traces(&self.machine)?;
         let times = |answer: &Answer| self.scaled(answer, &nothing);
         Ok(Tried::Measured(Figures {
             space: self.used(empty.normal, full.normal),
@@ -96,7 +96,7 @@ impl Pool<'_> {
     /// Runs a command that has to succeed.
     fn run(&self, words: &[String]) -> Result<Answer> {
         let within = || format!("{}: {}", self.combination, as_typed(words));
-        let answer = self.shell.run(self.machine, words).within(within)?;
+        let answer = self.shell.run(&self.machine, words).within(within)?;
         if answer.code == 0 {
             return Ok(answer);
         }

@@ -172,8 +172,12 @@ impl Journal {
         let journal = Journal {
             file: Mutex::new(file),
         };
-        journal.cut(length as u64).within(within)?;
         let Some(results) = results else {
+            // A header that was not written whole is begun again; anything else is somebody's file.
+            if !line(header)?.starts_with(&text) {
+                return Err(Error::invalid("no results of a plan").within(within()));
+            }
+            journal.cut(0).within(within)?;
             journal.append(header).within(within)?;
             return Ok((journal, BTreeMap::new()));
         };
@@ -181,6 +185,7 @@ impl Journal {
             let text = format!("{text}; remove it, or give another file with --results");
             return Err(Error::invalid(text).within(within()));
         }
+        journal.cut(length as u64).within(within)?;
         Ok((journal, results.tried))
     }
 
@@ -199,12 +204,17 @@ impl Journal {
         Ok(())
     }
 
-    fn append(&self, line: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_string(line).map_err(|e| Error::invalid(e.to_string()))?;
-        text.push('\n');
+    fn append(&self, what: &impl Serialize) -> Result<()> {
+        let text = line(what)?;
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(text.as_bytes())?;
         file.sync_data()?;
         Ok(())
     }
+}
+
+/// A line of the file.
+fn line(what: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string(what).map_err(|e| Error::invalid(e.to_string()))?;
+    Ok(text + "\n")
 }

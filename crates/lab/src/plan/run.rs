@@ -48,15 +48,9 @@ impl Trial<'_> {
             if new.count() == 0 {
                 continue;
             }
-            let machine = self.machine(shell, place)?;
-            let pool = Pool {
-                trial: self,
-                combination,
-                shell,
-                machine: &machine,
-            };
+            let pool = self.pool(place, combination, shell)?;
             let created = pool.create();
-            forget(&machine);
+            forget(&pool.machine);
             created?;
         }
         Ok(())
@@ -101,19 +95,28 @@ impl Trial<'_> {
     }
 
     fn one(&self, place: usize, combination: &Combination, shell: &dyn Shell) -> Result<Tried> {
-        let machine = self.machine(shell, place)?;
-        let pool = Pool {
+        let pool = self.pool(place, combination, shell)?;
+        let tried = pool.try_out().map_err(|error| {
+            let text = format!("{error}\nthe machine is kept in {}", pool.machine.display());
+            Error::new(ErrorKind::InvalidInput, text)
+        })?;
+        forget(&pool.machine);
+        Ok(tried)
+    }
+
+    /// A pool to be made, and a new machine for it.
+    fn pool<'a>(
+        &'a self,
+        place: usize,
+        combination: &'a Combination,
+        shell: &'a dyn Shell,
+    ) -> Result<Pool<'a>> {
+        Ok(Pool {
             trial: self,
             combination,
             shell,
-            machine: &machine,
-        };
-        let tried = pool.try_out().map_err(|error| {
-            let text = format!("{error}\nthe machine is kept in {}", machine.display());
-            Error::new(ErrorKind::InvalidInput, text)
-        })?;
-        forget(&machine);
-        Ok(tried)
+            machine: self.machine(shell, place)?,
+        })
     }
 
     /// An Nth of a drive.
