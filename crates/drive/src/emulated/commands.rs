@@ -602,11 +602,11 @@ impl State {
         }
         let mut result = Ok(());
         match flight.kind {
-            CommandKind::Write => {
-                if let Some(write) = self.volatile.get_mut(tag) {
-                    write.is_acknowledged = true;
-                }
-            }
+            CommandKind::Write => match self.volatile.get_mut(tag) {
+                Some(write) => write.is_acknowledged = true,
+                // It went past the cache: what it has repaired stays so.
+                None => result = self.faults.save().within(|| name),
+            },
             CommandKind::Flush => result = self.end_flush(tag).within(|| name),
             CommandKind::Read | CommandKind::Trim => {}
         }
@@ -635,7 +635,8 @@ impl State {
     }
 
     /// Makes the promise of a flush true. The mechanics have done so already, except that the media file
-    /// may have had no room, and that a drive with capacitors does not destage on a flush.
+    /// may have had no room, that a drive with capacitors does not destage on a flush, and that the repair of a
+    /// sector is known to this program alone.
     fn end_flush(&mut self, tag: u64) -> Result<()> {
         self.retry_stuck()?;
         let is_promised = |(earlier, write): (u64, &CachedWrite)| {
@@ -650,10 +651,10 @@ impl State {
         for earlier in promised {
             self.destage(earlier);
         }
-        match self.stuck {
-            0 => Ok(()),
-            _ => self.retry_stuck(),
+        if self.stuck > 0 {
+            self.retry_stuck()?;
         }
+        self.faults.save()
     }
 
     /// Takes the result of a command that a thread waits for.

@@ -348,3 +348,29 @@ fn sim_every_subset_of_unflushed_writes_may_survive() {
         "{seen:?}"
     );
 }
+
+/// Found by random sequences: the sector that a power cut has ruined is written and flushed, and the program dies.
+#[test]
+fn sim_what_a_flush_or_fua_has_repaired_stays_so_when_the_program_dies() {
+    let write = |lba, sectors, fua| Step::Write {
+        lba,
+        sectors,
+        fill: 0,
+        fua,
+        queued: false,
+    };
+    let before = |last: &[Step]| {
+        let cut = [
+            write(117, 3, false),
+            write(70, 34, true),
+            Step::PowerCut { seed: 0 },
+        ];
+        [&cut, last, &[Step::Crash]].concat()
+    };
+    for last in [
+        vec![write(109, 3, false), Step::Flush],
+        vec![write(109, 3, true)],
+    ] {
+        run(&jumpered(), 0, before(&last)).unwrap();
+    }
+}
