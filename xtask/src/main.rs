@@ -3,6 +3,7 @@
 mod fuzz;
 mod mutants;
 mod programs;
+mod room;
 mod storm;
 mod test;
 mod tidy;

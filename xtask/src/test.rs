@@ -1,11 +1,14 @@
 //! Format, lints, tidy, every test, every fuzz target, a storm.
 
+use std::path::PathBuf;
+
 use crate::programs;
 
 /// Runs everything that must hold before a change lands, and prints the count of tests: a fuzz target
 /// that survives its minute counts as one, and so does a storm.
 pub(crate) fn run(with_fuzz: bool) -> Result<(), String> {
     let seconds = if with_fuzz { fuzz_seconds()? } else { 0 };
+    crate::room::check(&target_folder())?;
     oracle::install::install()?;
     crate::run("cargo", &["fmt", "--all", "--check"])?;
     crate::run(
@@ -47,6 +50,12 @@ pub(crate) fn run(with_fuzz: bool) -> Result<(), String> {
         return Err("tests failed".into());
     }
     outcome
+}
+
+/// Where cargo builds.
+fn target_folder() -> PathBuf {
+    let given = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    given.unwrap_or_else(|| crate::root().join("target"))
 }
 
 /// How long each fuzz target runs: `FUZZ_SECONDS`, or a minute.
