@@ -189,6 +189,13 @@ impl BlockBuf {
         recycled(len).unwrap_or_else(|| fresh(len, ALIGN_BYTES))
     }
 
+    /// At least `len` bytes of unspecified content: the shortest slot that is long enough, so that buffers
+    /// of ever other lengths are recycled, too.
+    #[must_use]
+    pub fn scratch_slot(len: usize) -> Self {
+        Self::scratch(len.max(slots::SLOT_MIN_BYTES).next_power_of_two())
+    }
+
     /// `len` bytes of zeros that begin at a page boundary, for direct I/O.
     #[must_use]
     pub fn paged(len: usize) -> Self {
@@ -360,6 +367,15 @@ mod tests {
         buf.fill(0xff);
         drop(buf);
         assert!(BlockBuf::zeroed(65_536).iter().all(|b| *b == 0));
+    }
+
+    #[test]
+    fn scratch_slots_have_room_and_are_slots() {
+        for len in [0, 1, 65_535, 65_536, 65_537, 1_045_504, 1 << 20, 16 << 20] {
+            let buf = BlockBuf::scratch_slot(len);
+            assert!(buf.len() >= len && is_slot_len(buf.len()), "{len}");
+            assert!(buf.len() <= (2 * len).max(65_536), "{len}");
+        }
     }
 
     #[test]

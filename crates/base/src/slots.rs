@@ -21,7 +21,7 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// The shortest slot, in bytes; for shorter buffers the usual allocator is good enough.
-const SLOT_MIN_BYTES: usize = 64 << 10;
+pub(crate) const SLOT_MIN_BYTES: usize = 64 << 10;
 /// The longest slot, in bytes: the largest block.
 const SLOT_MAX_BYTES: usize = 16 << 20;
 /// Bytes mapped at a time.

@@ -1,5 +1,9 @@
 //! The key of a data set: decrypts, encrypts and authenticates blocks.
 //!
+//! # What it is
+//! The key of a block ([`BlockKey`]) is derived from the master key and the salt in its pointer. A data set is written
+//! under one salt as long as its key stays loaded, so that few of them are needed at a time.
+//!
 //! # Source
 //! OpenZFS module/os/linux/zfs/zio_crypt.c (`zio_do_crypt_data`), module/zfs/zio.c (`zio_decrypt`),
 //! module/zfs/dsl_crypt.c (`spa_do_crypt_objset_mac_abd`, `spa_do_crypt_mac_abd`).
@@ -9,7 +13,7 @@ use std::fmt;
 use base::Result;
 use hkdf::Hkdf;
 use hmac::{Hmac, KeyInit, Mac};
-use phys::blkptr::{CryptParams, MAC_LEN, SALT_LEN};
+use phys::blkptr::{IV_LEN, MAC_LEN, SALT_LEN};
 use phys::zil::ZilChainPhys;
 use phys::{BlkPtrPhys, ObjectType, ObjsetPhys, Phys};
 use sha2::Sha512;
@@ -19,7 +23,7 @@ use crate::Suite;
 use crate::mac::{indirect_mac, objset_macs};
 use crate::parts::{self, Parts};
 use crate::secret::Secret;
-use crate::suite::wrong_mac;
+use crate::suite::{Cipher, wrong_mac};
 use crate::wrapping::HMAC_KEY_LEN;
 
 /// The unwrapped keys of a data set.
@@ -82,27 +86,20 @@ impl DataKey {
     }
 
     /// `hkdf_sha512`: the key of blocks with this salt.
-    fn block_key(&self, salt: &[u8; SALT_LEN]) -> Secret {
+    #[must_use]
+    pub fn block_key(&self, salt: &[u8; SALT_LEN]) -> BlockKey {
         let mut key = Secret::zeroed(self.suite.key_len());
         let derived = self.hkdf.expand(salt, key.bytes_mut());
         derived.expect("a key is shorter than 255 hashes");
-        key
+        BlockKey(self.suite.cipher(key.bytes()))
     }
 
-    /// Decrypts the stored bytes of a block in place, or checks the MAC of one that is only authenticated. A block
-    /// that does not use encryption passes. `bytes` are those of the block and no others.
+    /// Checks the MAC of a block that is only authenticated; any other passes. `bytes` are those of the block and no
+    /// others.
     ///
     /// # Errors
     /// `Checksum` when it was not written under this key; `Corrupt` when its parts do not fit.
-    #[doc(alias = "zio_decrypt")]
-    pub fn open(&self, bp: &BlkPtrPhys, bytes: &mut [u8]) -> Result<()> {
-        if bp.is_encrypted() {
-            let mac = match ObjectType::try_from(bp.object_type())? {
-                ObjectType::INTENT_LOG => log_mac(bytes)?,
-                _ => bp.mac(),
-            };
-            return self.decrypt(bp.object_type(), &bp.crypt_params(), &mac, bytes);
-        }
+    pub fn check(&self, bp: &BlkPtrPhys, bytes: &[u8]) -> Result<()> {
         if !bp.is_authenticated() {
             return Ok(());
         }
@@ -110,48 +107,6 @@ impl DataKey {
             return self.check_objset(bytes);
         }
         same(&self.mac(bytes), &bp.mac())
-    }
-
-    fn decrypt(
-        &self,
-        object_type: u8,
-        params: &CryptParams,
-        mac: &[u8; MAC_LEN],
-        bytes: &mut [u8],
-    ) -> Result<()> {
-        let key = self.block_key(&params.salt);
-        let open =
-            |aad: &[u8], data: &mut [u8]| self.suite.open(key.bytes(), &params.iv, aad, data, mac);
-        let Some(parts) = parts_of(object_type, bytes)? else {
-            return open(&[], bytes);
-        };
-        let mut text = Secret::new(parts.gather(bytes));
-        open(&parts.aad, text.bytes_mut())?;
-        parts.scatter(text.bytes(), bytes);
-        Ok(())
-    }
-
-    /// Encrypts the bytes of a block in place, and returns the MAC.
-    ///
-    /// # Errors
-    /// `TooBig` for more bytes than the suite can take; `Corrupt` when the parts of the block do not fit.
-    #[doc(alias = "zio_encrypt")]
-    pub fn encrypt(
-        &self,
-        object_type: u8,
-        params: &CryptParams,
-        bytes: &mut [u8],
-    ) -> Result<[u8; MAC_LEN]> {
-        let key = self.block_key(&params.salt);
-        let seal =
-            |aad: &[u8], data: &mut [u8]| self.suite.seal(key.bytes(), &params.iv, aad, data);
-        let Some(parts) = parts_of(object_type, bytes)? else {
-            return seal(&[], bytes);
-        };
-        let mut text = Secret::new(parts.gather(bytes));
-        let mac = seal(&parts.aad, text.bytes_mut())?;
-        parts.scatter(text.bytes(), bytes);
-        Ok(mac)
     }
 
     /// `zio_crypt_do_hmac`: the MAC of a block that is not encrypted.
@@ -186,6 +141,51 @@ impl DataKey {
             return Ok(());
         }
         same(&local, &objset.local_mac)
+    }
+}
+
+/// The key of all blocks with one salt.
+pub struct BlockKey(Box<dyn Cipher>);
+
+impl BlockKey {
+    /// Decrypts the stored bytes of an encrypted block in place. `bytes` are those of the block and no others.
+    ///
+    /// # Errors
+    /// `Checksum` when it was not written under this key; `Corrupt` when its parts do not fit.
+    #[doc(alias = "zio_decrypt")]
+    pub fn open(&self, bp: &BlkPtrPhys, bytes: &mut [u8]) -> Result<()> {
+        let mac = match ObjectType::try_from(bp.object_type())? {
+            ObjectType::INTENT_LOG => log_mac(bytes)?,
+            _ => bp.mac(),
+        };
+        let iv = bp.crypt_params().iv;
+        let Some(parts) = parts_of(bp.object_type(), bytes)? else {
+            return self.0.open(&iv, &[], bytes, &mac);
+        };
+        let mut text = Secret::new(parts.gather(bytes));
+        self.0.open(&iv, &parts.aad, text.bytes_mut(), &mac)?;
+        parts.scatter(text.bytes(), bytes);
+        Ok(())
+    }
+
+    /// Encrypts the bytes of a block in place, and returns the MAC.
+    ///
+    /// # Errors
+    /// `TooBig` for more bytes than the suite can take; `Corrupt` when the parts of the block do not fit.
+    #[doc(alias = "zio_encrypt")]
+    pub fn encrypt(
+        &self,
+        object_type: u8,
+        iv: &[u8; IV_LEN],
+        bytes: &mut [u8],
+    ) -> Result<[u8; MAC_LEN]> {
+        let Some(parts) = parts_of(object_type, bytes)? else {
+            return self.0.seal(iv, &[], bytes);
+        };
+        let mut text = Secret::new(parts.gather(bytes));
+        let mac = self.0.seal(iv, &parts.aad, text.bytes_mut())?;
+        parts.scatter(text.bytes(), bytes);
+        Ok(mac)
     }
 }
 

@@ -30,7 +30,7 @@ mod wrapping;
 #[cfg(test)]
 mod tests;
 
-pub use data_key::{DataKey, check_indirect, set_log_mac};
+pub use data_key::{BlockKey, DataKey, check_indirect, set_log_mac};
 pub use mac::indirect_mac;
 pub use suite::Suite;
 pub use wrapping::{

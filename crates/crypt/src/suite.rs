@@ -69,49 +69,16 @@ impl Suite {
         }
     }
 
-    /// Encrypts `data` in place and returns the MAC of it and of `aad`.
-    ///
-    /// # Errors
-    /// `TooBig` for more bytes than the mode can take.
-    pub(crate) fn seal(
-        self,
-        key: &[u8],
-        iv: &[u8; IV_LEN],
-        aad: &[u8],
-        data: &mut [u8],
-    ) -> Result<[u8; MAC_LEN]> {
-        let seal = match self {
-            Suite::Aes128Ccm => seal::<Ccm<Aes128, U16, U12>>,
-            Suite::Aes192Ccm => seal::<Ccm<Aes192, U16, U12>>,
-            Suite::Aes256Ccm => seal::<Ccm<Aes256, U16, U12>>,
-            Suite::Aes128Gcm => seal::<AesGcm<Aes128, U12>>,
-            Suite::Aes192Gcm => seal::<AesGcm<Aes192, U12>>,
-            Suite::Aes256Gcm => seal::<AesGcm<Aes256, U12>>,
-        };
-        seal(key, iv, aad, data)
-    }
-
-    /// Decrypts `data` in place if the MAC is that of it and of `aad`; otherwise its contents are of no use.
-    ///
-    /// # Errors
-    /// `Checksum` when the MAC is another one.
-    pub(crate) fn open(
-        self,
-        key: &[u8],
-        iv: &[u8; IV_LEN],
-        aad: &[u8],
-        data: &mut [u8],
-        mac: &[u8; MAC_LEN],
-    ) -> Result<()> {
-        let open = match self {
-            Suite::Aes128Ccm => open::<Ccm<Aes128, U16, U12>>,
-            Suite::Aes192Ccm => open::<Ccm<Aes192, U16, U12>>,
-            Suite::Aes256Ccm => open::<Ccm<Aes256, U16, U12>>,
-            Suite::Aes128Gcm => open::<AesGcm<Aes128, U12>>,
-            Suite::Aes192Gcm => open::<AesGcm<Aes192, U12>>,
-            Suite::Aes256Gcm => open::<AesGcm<Aes256, U12>>,
-        };
-        open(key, iv, aad, data, mac)
+    /// What encrypts under this key, which has the suite's length.
+    pub(crate) fn cipher(self, key: &[u8]) -> Box<dyn Cipher> {
+        match self {
+            Suite::Aes128Ccm => cipher::<Ccm<Aes128, U16, U12>>(key),
+            Suite::Aes192Ccm => cipher::<Ccm<Aes192, U16, U12>>(key),
+            Suite::Aes256Ccm => cipher::<Ccm<Aes256, U16, U12>>(key),
+            Suite::Aes128Gcm => cipher::<AesGcm<Aes128, U12>>(key),
+            Suite::Aes192Gcm => cipher::<AesGcm<Aes192, U12>>(key),
+            Suite::Aes256Gcm => cipher::<AesGcm<Aes256, U12>>(key),
+        }
     }
 }
 
@@ -133,36 +100,54 @@ pub(crate) fn wrong_mac() -> Error {
     Error::new(ErrorKind::Checksum, "the MAC is wrong")
 }
 
-fn cipher<C: KeyInit>(key: &[u8]) -> C {
+fn cipher<C: Cipher + KeyInit + 'static>(key: &[u8]) -> Box<dyn Cipher> {
     let key: &Key<C> = key.try_into().expect("a key of the suite's length");
-    C::new(key)
+    Box::new(C::new(key))
 }
 
-fn seal<C: KeyInit + AeadInOut>(
-    key: &[u8],
-    iv: &[u8; IV_LEN],
-    aad: &[u8],
-    data: &mut [u8],
-) -> Result<[u8; MAC_LEN]> {
-    let nonce: &Nonce<C> = iv.as_slice().try_into().expect("an IV of 12 bytes");
-    let len = data.len();
-    let sealed = cipher::<C>(key).encrypt_inout_detached(nonce, aad, data.into());
-    let too_big = |_| Error::new(ErrorKind::TooBig, format!("{len} bytes to be encrypted"));
-    let tag = sealed.map_err(too_big)?;
-    let mut mac = [0; MAC_LEN];
-    mac.copy_from_slice(&tag);
-    Ok(mac)
+/// A suite under one key, with what it computes from that key once; wiped when it is dropped.
+pub(crate) trait Cipher: Send + Sync {
+    /// Encrypts `data` in place and returns the MAC of it and of `aad`.
+    ///
+    /// # Errors
+    /// `TooBig` for more bytes than the mode can take.
+    fn seal(&self, iv: &[u8; IV_LEN], aad: &[u8], data: &mut [u8]) -> Result<[u8; MAC_LEN]>;
+
+    /// Decrypts `data` in place if the MAC is that of it and of `aad`; otherwise its contents are of no use.
+    ///
+    /// # Errors
+    /// `Checksum` when the MAC is another one.
+    fn open(
+        &self,
+        iv: &[u8; IV_LEN],
+        aad: &[u8],
+        data: &mut [u8],
+        mac: &[u8; MAC_LEN],
+    ) -> Result<()>;
 }
 
-fn open<C: KeyInit + AeadInOut>(
-    key: &[u8],
-    iv: &[u8; IV_LEN],
-    aad: &[u8],
-    data: &mut [u8],
-    mac: &[u8; MAC_LEN],
-) -> Result<()> {
-    let nonce: &Nonce<C> = iv.as_slice().try_into().expect("an IV of 12 bytes");
-    let tag: &Tag<C> = mac.as_slice().try_into().expect("a MAC of 16 bytes");
-    let opened = cipher::<C>(key).decrypt_inout_detached(nonce, aad, data.into(), tag);
-    opened.map_err(|_| wrong_mac())
+impl<C: AeadInOut + Send + Sync> Cipher for C {
+    fn seal(&self, iv: &[u8; IV_LEN], aad: &[u8], data: &mut [u8]) -> Result<[u8; MAC_LEN]> {
+        let nonce: &Nonce<C> = iv.as_slice().try_into().expect("an IV of 12 bytes");
+        let len = data.len();
+        let sealed = self.encrypt_inout_detached(nonce, aad, data.into());
+        let too_big = |_| Error::new(ErrorKind::TooBig, format!("{len} bytes to be encrypted"));
+        let tag = sealed.map_err(too_big)?;
+        let mut mac = [0; MAC_LEN];
+        mac.copy_from_slice(&tag);
+        Ok(mac)
+    }
+
+    fn open(
+        &self,
+        iv: &[u8; IV_LEN],
+        aad: &[u8],
+        data: &mut [u8],
+        mac: &[u8; MAC_LEN],
+    ) -> Result<()> {
+        let nonce: &Nonce<C> = iv.as_slice().try_into().expect("an IV of 12 bytes");
+        let tag: &Tag<C> = mac.as_slice().try_into().expect("a MAC of 16 bytes");
+        let opened = self.decrypt_inout_detached(nonce, aad, data.into(), tag);
+        opened.map_err(|_| wrong_mac())
+    }
 }

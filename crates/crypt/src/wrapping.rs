@@ -215,7 +215,9 @@ impl WrappedKey {
         let mut keys = Secret::new([self.master.as_slice(), &self.hmac].concat());
         let aad = aad(self.guid, self.suite);
         let suite = self.suite.wrapping();
-        let opened = suite.open(key.0.bytes(), &self.iv, &aad, keys.bytes_mut(), &self.mac);
+        let opened = suite
+            .cipher(key.0.bytes())
+            .open(&self.iv, &aad, keys.bytes_mut(), &self.mac);
         let wrong = |_| Error::new(ErrorKind::Permission, "the key is another one");
         opened.map_err(wrong)?;
         let (master, hmac) = keys.bytes().split_at(key_len);
@@ -234,7 +236,8 @@ impl WrappedKey {
         let aad = aad(guid, suite);
         let sealed = suite
             .wrapping()
-            .seal(key.0.bytes(), &iv, &aad, keys.bytes_mut());
+            .cipher(key.0.bytes())
+            .seal(&iv, &aad, keys.bytes_mut());
         let (master, hmac_key) = keys.bytes().split_at(suite.key_len());
         let mut hmac = [0; HMAC_KEY_LEN];
         hmac.copy_from_slice(hmac_key);

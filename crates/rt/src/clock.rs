@@ -28,9 +28,10 @@ fn started() -> Instant {
 #[must_use]
 #[doc(alias = "gethrtime")]
 pub fn now_ns() -> u64 {
-    match sim::current() {
-        None => saturating_ns(started().elapsed()),
-        Some(context) => context.now_ns(),
+    if sim::is_simulated() {
+        sim::with_current(sim::Context::now_ns).unwrap_or_default()
+    } else {
+        saturating_ns(started().elapsed())
     }
 }
 

@@ -197,7 +197,7 @@ fn charge_simulated(work: Work, count: u64) {
     }
 }
 
-/// The time that a transfer has on the bus.
+/// The time that a transfer has on the bus; in the past where transfers take no time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfer {
     /// When its first byte begins to pass.
@@ -210,20 +210,20 @@ pub struct Transfer {
 /// while the bytes pass the bus: the thread that needs them waits until both are done.
 #[must_use]
 pub fn book_transfer(bytes: u64) -> Transfer {
-    let Some(context) = sim::current() else {
-        return Transfer::default();
+    let book = |context: &sim::Context| {
+        let cores = context.cores();
+        let price_ps = cores.processor.price_ps(Work::Transfer);
+        let transfer_ns = price_ps.saturating_mul(bytes) / 1000;
+        if transfer_ns == 0 {
+            return Transfer::default();
+        }
+        let until_ns = cores.transfer(context.now_ns(), transfer_ns);
+        Transfer {
+            from_ns: until_ns - transfer_ns,
+            until_ns,
+        }
     };
-    let (cores, now) = (context.cores(), context.now_ns());
-    let price_ps = cores.processor.price_ps(Work::Transfer);
-    let transfer_ns = price_ps.saturating_mul(bytes) / 1000;
-    let until_ns = match transfer_ns {
-        0 => now,
-        _ => cores.transfer(now, transfer_ns),
-    };
-    Transfer {
-        from_ns: until_ns - transfer_ns,
-        until_ns,
-    }
+    sim::with_current(book).unwrap_or_default()
 }
 
 impl Transfer {
@@ -243,11 +243,9 @@ impl Transfer {
 
 #[track_caller]
 fn sleep_until(at_ns: u64) {
-    if let Some(context) = sim::current().filter(|_| !sim::is_in_callback()) {
-        let now = context.now_ns();
-        if at_ns > now {
-            context.sleep_ns(at_ns - now);
-        }
+    let now = crate::now_ns();
+    if at_ns > now && sim::is_simulated() && !sim::is_in_callback() {
+        crate::sleep_ns(at_ns - now);
     }
 }
 

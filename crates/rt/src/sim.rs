@@ -35,7 +35,7 @@ use crate::processor::{Cores, Processor};
 use crate::thread::Payload;
 pub use door::{Door, close_door, open_door, outside};
 pub(crate) use schedule::{Callback, Wait, WaitKey};
-use schedule::{Decision, Schedule, Slot, TaskId};
+use schedule::{Clock, Decision, Schedule, Slot, TaskId};
 
 /// How a simulation runs.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +107,7 @@ pub fn simulate_with<T: Send>(options: SimOptions, f: impl FnOnce() -> T + Send)
 
 /// Whether the calling thread runs under simulated time.
 #[must_use]
+#[inline]
 pub fn is_simulated() -> bool {
     IN_SIM.get()
 }
@@ -127,13 +128,21 @@ thread_local! {
 /// The simulation that the calling thread belongs to.
 #[inline]
 pub(crate) fn current() -> Option<Context> {
-    if IN_SIM.get() { current_slow() } else { None }
+    if is_simulated() { current_slow() } else { None }
 }
 
 #[cold]
 fn current_slow() -> Option<Context> {
     CONTEXT
         .try_with(|context| context.borrow().clone())
+        .ok()
+        .flatten()
+}
+
+/// Calls `f`, which must not wait, with what [`current`] returns, if that is anything.
+pub(crate) fn with_current<R>(f: impl FnOnce(&Context) -> R) -> Option<R> {
+    CONTEXT
+        .try_with(|context| context.borrow().as_ref().map(f))
         .ok()
         .flatten()
 }
@@ -167,6 +176,7 @@ struct Aborted;
 
 pub(crate) struct Sim {
     schedule: Mutex<Schedule>,
+    clock: Arc<Clock>,
     /// Threads in `Wait::Lock`: releasing a lock costs nothing while there are none.
     lock_waiters: AtomicUsize,
     aborted: AtomicBool,
@@ -175,8 +185,10 @@ pub(crate) struct Sim {
 
 impl Sim {
     fn new(options: SimOptions) -> Self {
+        let schedule = Schedule::new(options);
         Sim {
-            schedule: Mutex::new(Schedule::new(options)),
+            clock: schedule.clock(),
+            schedule: Mutex::new(schedule),
             lock_waiters: AtomicUsize::new(0),
             aborted: AtomicBool::new(false),
             cores: Cores::new(options.processor),
@@ -259,13 +271,12 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn now_ns(&self) -> u64 {
-        self.sim.schedule().now_ns
+        self.sim.clock.now_ns()
     }
 
     /// `now_ns`, and by how many seconds the time of day was set forward.
     pub(crate) fn wall_clock(&self) -> (u64, i64) {
-        let schedule = self.sim.schedule();
-        (schedule.now_ns, schedule.wall_stepped_secs)
+        (self.now_ns(), self.sim.schedule().wall_stepped_secs)
     }
 
     pub(crate) fn step_wall_clock(&self, secs: i64) {

@@ -32,10 +32,17 @@ fn acquire<G>(
     }
 }
 
+/// Tells a simulation that a lock is free. In real time, which pays for every lock, it is one comparison.
+#[inline]
 fn released(address: usize) {
-    if let Some(context) = sim::current() {
-        context.wake_lock(WaitKey::Lock(address));
+    if sim::is_simulated() {
+        released_simulated(address);
     }
+}
+
+#[cold]
+fn released_simulated(address: usize) {
+    sim::with_current(|context| context.wake_lock(WaitKey::Lock(address)));
 }
 
 /// Mutual exclusion around a value. A panic while it is held does not poison it.
@@ -118,6 +125,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 }
 
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
     fn drop(&mut self) {
         drop(self.inner.take());
         released(address_of(self.mutex));
@@ -225,6 +233,7 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
 }
 
 impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
+    #[inline]
     fn drop(&mut self) {
         drop(self.inner.take());
         released(address_of(self.lock));
@@ -245,6 +254,7 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
 }
 
 impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
+    #[inline]
     fn drop(&mut self) {
         drop(self.inner.take());
         released(address_of(self.lock));
@@ -332,21 +342,19 @@ impl Condvar {
 
     /// Wakes one waiter.
     pub fn notify_one(&self) {
-        match sim::current() {
-            None => {
-                self.inner.notify_one();
-            }
-            Some(context) => context.wake_one(WaitKey::Condvar(address_of(self))),
+        if sim::is_simulated() {
+            sim::with_current(|context| context.wake_one(WaitKey::Condvar(address_of(self))));
+        } else {
+            self.inner.notify_one();
         }
     }
 
     /// Wakes all waiters.
     pub fn notify_all(&self) {
-        match sim::current() {
-            None => {
-                self.inner.notify_all();
-            }
-            Some(context) => context.wake_all(WaitKey::Condvar(address_of(self))),
+        if sim::is_simulated() {
+            sim::with_current(|context| context.wake_all(WaitKey::Condvar(address_of(self))));
+        } else {
+            self.inner.notify_all();
         }
     }
 }

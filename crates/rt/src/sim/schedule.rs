@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fmt;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
@@ -141,8 +141,18 @@ pub(super) enum Decision {
     Deadlock(String),
 }
 
+/// The simulated time, which only the schedule sets: to be read without its lock.
+#[derive(Debug)]
+pub(super) struct Clock(AtomicU64);
+
+impl Clock {
+    pub(super) fn now_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 pub(super) struct Schedule {
-    pub(super) now_ns: u64,
+    clock: Arc<Clock>,
     /// Seconds by which the time of day was set forward; negative: back.
     pub(super) wall_stepped_secs: i64,
     /// The source of the simulated program's randomness.
@@ -180,7 +190,7 @@ impl Schedule {
         slot.belongs_to(std::thread::current());
         let mut seeds = seeded(options.seed);
         Schedule {
-            now_ns: options.start_ns,
+            clock: Arc::new(Clock(AtomicU64::new(options.start_ns))),
             wall_stepped_secs: 0,
             random: seeded(seeds.next_u64()),
             choices: seeded(seeds.next_u64()),
@@ -333,6 +343,15 @@ impl Schedule {
         self.callbacks.drain().map(|Reverse(call)| call.f).collect()
     }
 
+    pub(super) fn clock(&self) -> Arc<Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    /// Moves the clock, which never goes back.
+    fn advance_to(&self, ns: u64) {
+        self.clock.0.fetch_max(ns, Ordering::Relaxed);
+    }
+
     /// Moves the clock to `deadline` if no thread can run and nothing is due by then; returns whether
     /// it did.
     pub(super) fn jump_to(&mut self, deadline: u64) -> bool {
@@ -341,7 +360,7 @@ impl Schedule {
             && self.timers.first().is_none_or(|(due, _)| *due > deadline)
             && (self.callbacks.peek()).is_none_or(|Reverse(call)| call.when > deadline);
         if is_first {
-            self.now_ns = self.now_ns.max(deadline);
+            self.advance_to(deadline);
         }
         is_first
     }
@@ -349,7 +368,7 @@ impl Schedule {
     /// The next timer function, if it is due before any thread can run; moves the clock to it.
     fn next_callback(&mut self) -> Option<Callback> {
         let when = self.callbacks.peek()?.0.when;
-        if when > self.now_ns {
+        if when > self.clock.now_ns() {
             let thread_due = self.timers.first().map(|(due, _)| *due);
             if !self.runnable.is_empty()
                 || !self.may_time_pass()
@@ -357,7 +376,7 @@ impl Schedule {
             {
                 return None;
             }
-            self.now_ns = when;
+            self.advance_to(when);
         }
         self.callbacks.pop().map(|Reverse(call)| call.f)
     }
@@ -386,12 +405,12 @@ impl Schedule {
         let Some((deadline, _)) = self.timers.first().copied() else {
             return false;
         };
-        if deadline > self.now_ns && !self.may_time_pass() {
+        if deadline > self.clock.now_ns() && !self.may_time_pass() {
             return false;
         }
-        self.now_ns = self.now_ns.max(deadline);
+        self.advance_to(deadline);
         while let Some((due, id)) = self.timers.first().copied() {
-            if due > self.now_ns {
+            if due > self.clock.now_ns() {
                 break;
             }
             self.wake(id);
@@ -483,7 +502,7 @@ impl Schedule {
     }
 
     fn report(&self) -> String {
-        let mut report = format!("deadlock in the simulation at {} ns:", self.now_ns);
+        let mut report = format!("deadlock in the simulation at {} ns:", self.clock.now_ns());
         for task in &self.tasks {
             let line = match &task.state {
                 State::Blocked { wait, at, .. } => {
