@@ -15,12 +15,14 @@
 //! 3. A command that fails ends its experiment with file, line and command; its machine is kept.
 //!
 //! # Concurrency
-//! Cases share nothing and run in parallel, one machine each.
+//! Cases share nothing and run in parallel, one machine each, as many at a time as [`AtOnce`] has places; experiments
+//! that run at the same time share those.
 //!
 //! # Why not simpler
 //! A shell script could run the commands, but neither check them before an hour of work nor compare
 //! the figures with the published ones.
 
+mod at_once;
 mod experiment;
 mod files;
 mod outcome;
@@ -36,6 +38,7 @@ mod shell;
 mod table;
 mod verdict;
 
+pub use at_once::AtOnce;
 pub use experiment::{
     Assumption, Case, Combine, CommandLine, Count, Experiment, Figure, FileKind, Files, Part,
     Ratio, Reading, Source, builtin,

@@ -155,6 +155,12 @@ impl Sweep {
         self.axes.keys().map(String::as_str)
     }
 
+    /// The names with their values.
+    pub(crate) fn axes(&self) -> impl Iterator<Item = (&str, &[String])> {
+        let axes = self.axes.iter();
+        axes.map(|(name, values)| (name.as_str(), &values[..]))
+    }
+
     /// Every combination of values; the last name varies fastest.
     #[must_use]
     pub fn combinations(&self) -> Vec<Vec<(String, String)>> {

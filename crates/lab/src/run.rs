@@ -1,11 +1,13 @@
 //! Running an experiment: machines, commands, figures.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base::{Error, ErrorKind, Result};
 
+use crate::at_once::AtOnce;
 use crate::experiment::{Case, Experiment, Figure, Ratio, Reading};
 use crate::files;
 use crate::outcome::{CaseOutcome, DriveTrace, Measured, Outcome, Ran, RatioOutcome};
@@ -20,8 +22,8 @@ use crate::verdict::{self, Verdict};
 pub struct Options {
     /// The machines are created in folders below this one, which must exist.
     pub folder: PathBuf,
-    /// How many cases run at the same time.
-    pub jobs: usize,
+    /// How many cases run at the same time, here and in other experiments that share it.
+    pub at_once: Arc<AtOnce>,
     /// The command line to run it again, for the report.
     pub again: String,
     /// Everything is run again at half and at twice the value of each assumption that is a parameter.
@@ -42,14 +44,12 @@ pub enum Event<'a> {
         /// Its result.
         answer: &'a Answer,
     },
-    /// A case ended.
+    /// A case ended well.
     CaseDone {
         /// Which case.
         case: &'a str,
-        /// How many have ended.
-        done: usize,
-        /// How many there are.
-        total: usize,
+        /// Its machine, which is not needed any more.
+        machine: &'a Path,
     },
 }
 
@@ -70,6 +70,18 @@ impl Job<'_> {
         self.other = Some(format!("{name}={value}"));
         self
     }
+}
+
+/// How many cases [`run`] runs.
+///
+/// # Errors
+/// As of [`run`], before the first case.
+pub fn count(experiment: &Experiment, sensitivity: bool) -> Result<usize> {
+    let others = match sensitivity {
+        true => sensitivity::variants(experiment).len(),
+        false => 0,
+    };
+    Ok(jobs(experiment)?.len() * (1 + others))
 }
 
 /// Runs all cases and judges their figures.
@@ -101,29 +113,32 @@ pub fn run(
         }
     }
     let next = AtomicUsize::new(0);
-    let done = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     let results: Mutex<Vec<Option<Result<CaseOutcome>>>> =
         Mutex::new((0..jobs.len()).map(|_| None).collect());
     let several = experiment.cases.len() > 1;
     std::thread::scope(|scope| {
-        for _ in 0..options.jobs.clamp(1, jobs.len()) {
+        for _ in 0..options.at_once.most().min(jobs.len()) {
             scope.spawn(|| {
-                while !failed.load(Ordering::Relaxed) {
+                loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = jobs.get(index) else { break };
+                    let _place = options.at_once.take();
+                    if failed.load(Ordering::Relaxed) {
+                        break;
+                    }
                     let machine = options.folder.join(folder_name(index, job.case));
                     let label = label(job, several);
                     let result = run_case(experiment, job, &label, shell, &machine, progress);
-                    failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                    let is_good = result.is_ok();
+                    failed.fetch_or(!is_good, Ordering::Relaxed);
                     results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(result);
-                    let done = 1 + done.fetch_add(1, Ordering::Relaxed);
-                    let total = jobs.len();
-                    progress(Event::CaseDone {
-                        case: &label,
-                        done,
-                        total,
-                    });
+                    if is_good {
+                        progress(Event::CaseDone {
+                            case: &label,
+                            machine: &machine,
+                        });
+                    }
                 }
             });
         }
@@ -164,7 +179,15 @@ fn jobs(experiment: &Experiment) -> Result<Vec<Job<'_>>> {
     }
     let mut jobs = Vec::new();
     for case in &experiment.cases {
-        for combination in experiment.sweep.combinations() {
+        let names = names_of(experiment, case);
+        let mut combinations = experiment.sweep.combinations();
+        for combination in &mut combinations {
+            combination.retain(|(name, _)| names.contains(name));
+        }
+        // Without the others, several may be the same.
+        let mut seen = BTreeSet::new();
+        combinations.retain(|combination| seen.insert(combination.clone()));
+        for combination in combinations {
             let mut parameters = experiment.parameters.clone();
             for (name, value) in &combination {
                 parameters.set(name, value);
@@ -178,6 +201,14 @@ fn jobs(experiment: &Experiment) -> Result<Vec<Job<'_>>> {
         }
     }
     Ok(jobs)
+}
+
+/// The parameters that anything depends on in a case.
+fn names_of(experiment: &Experiment, case: &Case) -> BTreeSet<String> {
+    let words = case.commands.iter().flat_map(|line| &line.words);
+    let texts = words.chain(experiment.drives.values());
+    let texts = texts.chain([&experiment.host]);
+    texts.flat_map(|text| Parameters::used_in(text)).collect()
 }
 
 fn run_case(
@@ -370,7 +401,7 @@ fn judge_all(
     Ok(Outcome {
         name: experiment.name.clone(),
         title: experiment.title.clone(),
-        about: experiment.about.clone(),
+        about: about(experiment)?,
         source: source.map(|source| (source.title.clone(), source.about.clone())),
         seed: experiment.seed,
         host: options.host.clone(),
@@ -384,6 +415,24 @@ fn judge_all(
     })
 }
 
+/// What it is about, with the values of its parameters; of those that are swept, all.
+fn about(experiment: &Experiment) -> Result<String> {
+    let mut parameters = experiment.parameters.clone();
+    for (name, values) in experiment.sweep.axes() {
+        parameters.set(name, &values.join(", "));
+    }
+    parameters.fill(&experiment.about)
+}
+
+/// Whether two cases have the same value of each parameter that both have.
+fn agree(a: &CaseOutcome, b: &CaseOutcome) -> bool {
+    let mut values = a.parameters.iter();
+    values.all(|(name, value)| {
+        let other = b.parameters.iter().find(|(other, _)| other == name);
+        other.is_none_or(|(_, other)| other == value)
+    })
+}
+
 /// The ratio for every combination of swept values.
 fn ratio_outcomes(
     experiment: &Experiment,
@@ -392,23 +441,26 @@ fn ratio_outcomes(
 ) -> Result<Vec<RatioOutcome>> {
     let below = ratio.to_reading.as_ref().unwrap_or(&ratio.reading);
     let mut outcomes = Vec::new();
-    for upper in cases.iter().filter(|case| case.name == ratio.of) {
-        let mut twins = cases.iter();
-        let lower = twins.find(|c| c.name == ratio.to && c.parameters == upper.parameters);
-        let figure = |case: Option<&CaseOutcome>, name: &str| {
-            let found = case.and_then(|case| case.figure(name));
-            found.map(|figure| figure.value).ok_or_else(|| {
-                Error::invalid(format!("{}: ratio: no figure '{name}'", experiment.path))
-            })
-        };
-        let value = figure(Some(upper), &ratio.reading)? / figure(lower, below)?;
+    let figure = |case: &CaseOutcome, name: &str| {
+        let found = case.figure(name).map(|figure| figure.value);
+        found.ok_or_else(|| {
+            Error::invalid(format!("{}: ratio: no figure '{name}'", experiment.path))
+        })
+    };
+    let pairs = cases.iter().flat_map(|upper| {
+        let lower = cases.iter().map(move |lower| (upper, lower));
+        lower.filter(|(upper, lower)| upper.name == ratio.of && lower.name == ratio.to)
+    });
+    for (upper, lower) in pairs.filter(|(upper, lower)| agree(upper, lower)) {
+        let value = figure(upper, &ratio.reading)? / figure(lower, below)?;
         let (deviation_percent, verdict) =
             verdict::compare(value, ratio.published, ratio.tolerance_percent);
-        let lower_title = lower.map_or("", |case| &case.title);
         let title = if ratio.of == ratio.to {
             format!("{}: {} / {below}", upper.label(true), ratio.reading)
+        } else if upper.parameters.len() < lower.parameters.len() {
+            format!("{} / {}", upper.title, lower.label(true))
         } else {
-            format!("{} / {lower_title}", upper.label(true))
+            format!("{} / {}", upper.label(true), lower.title)
         };
         outcomes.push(RatioOutcome {
             title,

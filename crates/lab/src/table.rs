@@ -161,6 +161,20 @@ pub(crate) fn pivot(outcome: &Outcome) -> Grid {
     }
 }
 
+/// The ratios, where nothing was published that they would stand beside; `None` if there are none, or they are in the
+/// other table.
+pub(crate) fn ratios(outcome: &Outcome) -> Option<Grid> {
+    if outcome.is_compared() || outcome.ratios.is_empty() {
+        return None;
+    }
+    let rows = outcome.ratios.iter();
+    let rows = rows.map(|ratio| vec![ratio.title.clone(), number(ratio.value)]);
+    Some(Grid {
+        heading: ["compared", "ratio"].map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+    })
+}
+
 /// What was measured at other values of one assumption; `None` if nothing was.
 pub(crate) fn sensitivity(assumed: &Assumed) -> Option<Grid> {
     let (name, value) = assumed
@@ -189,8 +203,13 @@ impl Outcome {
             || self.ratios.iter().any(|ratio| ratio.published.is_some())
     }
 
+    /// Whether each figure has a row of its own, with what was published.
+    fn is_compared(&self) -> bool {
+        self.has_published() || self.cases.len() == 1
+    }
+
     pub(crate) fn grid(&self) -> Grid {
-        if self.has_published() || self.cases.len() == 1 {
+        if self.is_compared() {
             comparison(self)
         } else {
             pivot(self)
@@ -201,6 +220,9 @@ impl Outcome {
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = self.grid().draw();
+        if let Some(ratios) = ratios(self) {
+            text.push_str(&format!("\n{}", ratios.draw()));
+        }
         for assumed in &self.assumed {
             if let Some(grid) = sensitivity(assumed) {
                 text.push_str(&format!("\nassumed: {}\n{}", assumed.about, grid.draw()));

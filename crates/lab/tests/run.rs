@@ -1,11 +1,16 @@
 //! Experiments run on a fake shell with canned answers.
 
-use std::path::Path;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use base::{Error, Result};
-use lab::run::{Event, Options, run};
-use lab::{Answer, DriveTrace, Experiment, MachinePlan, Outcome, Shell, TraceEntry, Verdict};
+use lab::run::{Event, Options, count, run};
+use lab::{
+    Answer, AtOnce, DriveTrace, Experiment, MachinePlan, Outcome, Shell, TraceEntry, Verdict,
+};
 
 type Reply = fn(&MachinePlan, &[String]) -> Answer;
 
@@ -130,9 +135,13 @@ fn parse(text: &str) -> Result<Experiment> {
 }
 
 fn run_on(experiment: &Experiment, fake: &Fake, jobs: usize) -> Result<Outcome> {
+    run_in(experiment, fake, &Arc::new(AtOnce::new(jobs)))
+}
+
+fn run_in(experiment: &Experiment, fake: &Fake, at_once: &Arc<AtOnce>) -> Result<Outcome> {
     let options = Options {
         folder: "/machines".into(),
-        jobs,
+        at_once: Arc::clone(at_once),
         again: "ashift lab run mirror".into(),
         host: "none".into(),
         sensitivity: false,
@@ -157,11 +166,102 @@ fn figures_and_ratios_are_judged() {
 }
 
 #[test]
+fn ratios_are_shown_without_published_ones() {
+    let text = MIRROR.replace("published =", "# published =");
+    let outcome = run_on(&parse(&text).unwrap(), &Fake::new(reply), 1).unwrap();
+    let table = outcome.table();
+    assert!(
+        table.contains("ratio\n") && table.contains("  4\n"),
+        "{table}"
+    );
+    let page = lab::report::page(&[outcome], "a test");
+    assert!(page.contains("<th>ratio</th>"), "{page}");
+}
+
+#[test]
+fn descriptions_have_the_values_of_parameters() {
+    let text = MIRROR.replace("[source]", "about = \"On {drive}.\"\n[source]");
+    let mut experiment = parse(&text).unwrap();
+    let outcome = run_on(&experiment, &Fake::new(reply), 1).unwrap();
+    assert_eq!(outcome.about, "On slow.");
+    experiment.sweep.set("drive", vec!["x".into(), "y".into()]);
+    let outcome = run_on(&experiment, &Fake::new(reply), 1).unwrap();
+    assert_eq!(outcome.about, "On x, y.");
+}
+
+#[test]
+fn a_case_is_run_once_for_each_value_of_what_it_depends_on() {
+    let text = MIRROR
+        .replace("measure {drive} fast", "measure x {speed}")
+        .replace("ada0 = \"{drive}\"", "ada0 = \"ssd\"")
+        .replace("published =", "# published =")
+        + "[sweep]\ndrive = [\"p\", \"q\"]\nspeed = [1, 2, 3]\n";
+    let outcome = run_on(&parse(&text).unwrap(), &Fake::new(reply), 2).unwrap();
+    let labels: Vec<String> = outcome.cases.iter().map(|case| case.label(true)).collect();
+    let expect = [
+        "a: drive=p",
+        "a: drive=q",
+        "b: speed=1",
+        "b: speed=2",
+        "b: speed=3",
+    ];
+    assert_eq!(labels, expect);
+    // Each that is above the line beside each that is below.
+    assert_eq!(outcome.ratios.len(), 6);
+}
+
+#[test]
+fn each_case_that_ends_well_names_its_machine() {
+    let ended = Mutex::new(Vec::new());
+    let options = Options {
+        folder: "/machines".into(),
+        at_once: Arc::new(AtOnce::new(1)),
+        again: String::new(),
+        host: "none".into(),
+        sensitivity: false,
+    };
+    let tell = |event: Event<'_>| {
+        if let Event::CaseDone { machine, .. } = event {
+            ended.lock().unwrap().push(machine.to_owned());
+        }
+    };
+    run(&parse(MIRROR).unwrap(), &Fake::new(reply), &options, &tell).unwrap();
+    let ended = ended.into_inner().unwrap();
+    assert_eq!(
+        ended,
+        ["/machines/01-a", "/machines/02-b"].map(PathBuf::from)
+    );
+    assert_eq!(count(&parse(MIRROR).unwrap(), false).unwrap(), 2);
+}
+
+#[test]
 fn a_missed_tolerance_is_told() {
     let text = MIRROR.replace("rate = 45", "rate = 60");
     let outcome = run_on(&parse(&text).unwrap(), &Fake::new(reply), 1).unwrap();
     assert!(!outcome.is_within_tolerances());
     assert!(outcome.table().contains("MISSED"));
+}
+
+/// Experiments that run at the same time share the places of machines.
+#[test]
+fn no_more_machines_run_at_a_time_than_there_are_places() {
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    static MOST: AtomicUsize = AtomicUsize::new(0);
+    fn slow(plan: &MachinePlan, words: &[String]) -> Answer {
+        let running = RUNNING.fetch_add(1, Ordering::SeqCst) + 1;
+        MOST.fetch_max(running, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(20));
+        RUNNING.fetch_sub(1, Ordering::SeqCst);
+        reply(plan, words)
+    }
+    let at_once = Arc::new(AtOnce::new(2));
+    let experiment = parse(MIRROR).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| run_in(&experiment, &Fake::new(slow), &at_once).unwrap());
+        }
+    });
+    assert_eq!(MOST.load(Ordering::SeqCst), 2);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::table::{bytes, number};
 
 use super::histogram::histograms;
 use super::html::escape;
-use super::picture::picture;
+use super::picture::{period, picture};
 
 /// A section for each case: its drives with picture and histograms.
 pub(crate) fn sections(outcome: &Outcome) -> String {
@@ -17,9 +17,10 @@ pub(crate) fn sections(outcome: &Outcome) -> String {
         ""
     };
     let section = |case: &CaseOutcome| {
+        let period = period(&case.drives).unwrap_or_default();
         let drives: String = alike(&case.drives)
             .into_iter()
-            .map(|(n, d)| drive(d, &n))
+            .map(|(n, d)| drive(d, &n, period))
             .collect();
         if drives.is_empty() {
             return String::new();
@@ -36,7 +37,9 @@ pub(crate) fn sections(outcome: &Outcome) -> String {
     format!(
         "<h3>What the drives saw</h3>\n<p class=\"legend\"><i class=\"whole\"></i>write of whole \
          physical sectors <i class=\"partial\"></i>write that begins or ends inside of one \
-         <i class=\"read\"></i>read</p>\n{sections}"
+         <i class=\"read\"></i>read</p>\n<p class=\"faint\">Time goes to the right, from the first command of \
+         the machine to the last; addresses go upwards. What was not touched is left out, and each band has a scale \
+         of its own.</p>\n{sections}"
     )
 }
 
@@ -60,7 +63,7 @@ fn alike(drives: &[DriveTrace]) -> Vec<(Vec<&str>, &DriveTrace)> {
     groups
 }
 
-fn drive(trace: &DriveTrace, names: &[&str]) -> String {
+fn drive(trace: &DriveTrace, names: &[&str], period: (u64, u64)) -> String {
     if trace.writes + trace.reads == 0 {
         return String::new();
     }
@@ -80,7 +83,7 @@ fn drive(trace: &DriveTrace, names: &[&str]) -> String {
         number(trace.partial_writes as f64),
         trace.reads,
         bytes(trace.read_bytes as f64),
-        picture(trace),
+        picture(trace, period),
         histograms(trace)
     )
 }

@@ -11,7 +11,8 @@ const PLOT: f64 = 84.0;
 
 /// Both histograms of a drive, side by side.
 pub(crate) fn histograms(trace: &DriveTrace) -> String {
-    let sizes = draw("size of writes", &trace.write_sizes, 0);
+    let sector = trace.physical_bytes;
+    let sizes = draw("size of writes", &trace.write_sizes, sector);
     let mut alignments: Vec<(u32, u64)> = Vec::new();
     for (power, count) in &trace.write_alignments {
         match alignments.iter_mut().find(|(known, _)| known == power) {
@@ -19,11 +20,11 @@ pub(crate) fn histograms(trace: &DriveTrace) -> String {
             None => alignments.push((*power, *count)),
         }
     }
-    let alignment = draw("alignment of writes", &alignments, trace.physical_bytes);
+    let alignment = draw("alignment of writes", &alignments, sector);
     format!("<div class=\"pair\">{sizes}{alignment}</div>\n")
 }
 
-/// The bars of a histogram; those below `whole_bytes` are coloured as partial.
+/// The bars of a histogram; those below `whole_bytes`, a physical sector, are coloured as partial.
 fn draw(title: &str, counts: &[(u32, u64)], whole_bytes: u32) -> String {
     let mut counts: Vec<(u32, u64)> = counts.iter().copied().filter(|(_, n)| *n > 0).collect();
     counts.sort_unstable();
@@ -52,7 +53,12 @@ fn draw(title: &str, counts: &[(u32, u64)], whole_bytes: u32) -> String {
         svg.push_str(&svg_text(middle, PLOT + 27.0, "tiny", "middle", unit));
     }
     svg.push_str("</svg>\n");
-    format!("<figure><figcaption>{title}</figcaption>\n{svg}</figure>\n")
+    let (least, _) = counts[0];
+    let below = match 1u64 << least.min(63) < u64::from(whole_bytes) {
+        true => "; red: less than a physical sector",
+        false => "",
+    };
+    format!("<figure><figcaption>{title}{below}</figcaption>\n{svg}</figure>\n")
 }
 
 fn short(count: f64) -> String {

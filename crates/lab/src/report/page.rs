@@ -1,7 +1,7 @@
 //! The page.
 
 use crate::outcome::{CaseOutcome, Outcome, Ran};
-use crate::table::{Grid, sensitivity};
+use crate::table::{Grid, ratios, sensitivity};
 use crate::verdict::Verdict;
 
 use super::bars;
@@ -16,12 +16,12 @@ const OUTPUT_MAX: usize = 4000;
 pub fn page(outcomes: &[Outcome], made_by: &str) -> String {
     let title = match outcomes {
         [only] => escape(&only.title),
-        _ => "Sector sizes, measured".to_owned(),
+        _ => "Experiments on emulated drives".to_owned(),
     };
     let heading = if outcomes.len() == 1 {
         String::new()
     } else {
-        format!("<h1>{title}</h1>\n")
+        format!("<h1>{title}</h1>\n{}", contents(outcomes))
     };
     let tag = if outcomes.len() == 1 { "h1" } else { "h2" };
     let sections: String = outcomes
@@ -44,8 +44,30 @@ pub(crate) fn document(title: &str, body: &str, made_by: &str) -> String {
     )
 }
 
+/// What is on the page, with the verdicts.
+fn contents(outcomes: &[Outcome]) -> String {
+    let line = |outcome: &Outcome| {
+        let (class, verdict) = match judged(outcome) {
+            (0, _) => ("faint", "predictions".to_owned()),
+            (all, 0) => ("good", format!("{all} of {all} within their tolerances")),
+            (all, missed) => (
+                "bad",
+                format!("{missed} of {all} outside of their tolerances"),
+            ),
+        };
+        format!(
+            "<li><a href=\"#{}\">{}</a> <span class=\"{class}\">{verdict}</span></li>\n",
+            escape(&outcome.name),
+            escape(&outcome.title)
+        )
+    };
+    let lines: String = outcomes.iter().map(line).collect();
+    format!("<ul class=\"contents\">\n{lines}</ul>\n")
+}
+
 fn section(outcome: &Outcome, tag: &str) -> String {
-    let mut html = format!("<section>\n<{tag}>{}</{tag}>\n", escape(&outcome.title));
+    let (name, title) = (escape(&outcome.name), escape(&outcome.title));
+    let mut html = format!("<section id=\"{name}\">\n<{tag}>{title}</{tag}>\n");
     html.push_str(&format!("<p>{}</p>\n", prose(&outcome.about)));
     if let Some((title, about)) = &outcome.source {
         html.push_str(&format!(
@@ -57,6 +79,9 @@ fn section(outcome: &Outcome, tag: &str) -> String {
     html.push_str(&verdict(outcome));
     html.push_str(&advice(outcome));
     html.push_str(&table(&outcome.grid()));
+    if let Some(ratios) = ratios(outcome) {
+        html.push_str(&table(&ratios));
+    }
     html.push_str(&bars::charts(outcome));
     html.push_str(&assumptions(outcome));
     html.push_str(&drives::sections(outcome));
@@ -70,7 +95,8 @@ fn section(outcome: &Outcome, tag: &str) -> String {
     html
 }
 
-fn verdict(outcome: &Outcome) -> String {
+/// How many figures, ratios and deviations there is something published or allowed for, and how many of them miss it.
+fn judged(outcome: &Outcome) -> (usize, usize) {
     let figures = outcome
         .cases
         .iter()
@@ -84,7 +110,11 @@ fn verdict(outcome: &Outcome) -> String {
         .filter(|v| *v != Verdict::Unjudged)
         .collect();
     let missed = judged.iter().filter(|v| **v == Verdict::Missed).count();
-    match (judged.len(), missed) {
+    (judged.len(), missed)
+}
+
+fn verdict(outcome: &Outcome) -> String {
+    match judged(outcome) {
         (0, _) => {
             "<p class=\"faint\">Predictions: nothing was published to compare with.</p>\n".into()
         }
@@ -130,7 +160,7 @@ fn assumptions(outcome: &Outcome) -> String {
         match (sensitivity(assumed), &assumed.value) {
             (Some(grid), _) => html.push_str(&table(&grid)),
             (None, Some(_)) => html.push_str(
-                "<p class=\"faint\">What depends on it was not measured: `--sensitivity` does that.</p>\n",
+                "<p class=\"faint\">What depends on it was not measured: <code>--sensitivity</code> does that.</p>\n",
             ),
             (None, None) => {}
         }

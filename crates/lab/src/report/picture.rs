@@ -89,13 +89,19 @@ impl Kind {
     }
 }
 
-/// The picture of one drive.
-pub(crate) fn picture(trace: &DriveTrace) -> String {
-    let bands = bands(&trace.entries);
-    let times = || trace.entries.iter().map(|e| e.at_ns);
-    let (Some(first), Some(last)) = (times().min(), times().max()) else {
+/// When the first and the last command of any of these drives came.
+pub(crate) fn period(drives: &[DriveTrace]) -> Option<(u64, u64)> {
+    let times = || drives.iter().flat_map(|d| &d.entries).map(|e| e.at_ns);
+    Some((times().min()?, times().max()?))
+}
+
+/// The picture of one drive. `period`: what its width stands for, the same for all drives of a machine.
+pub(crate) fn picture(trace: &DriveTrace, period: (u64, u64)) -> String {
+    if trace.entries.is_empty() {
         return String::new();
-    };
+    }
+    let bands = bands(&trace.entries);
+    let (first, last) = period;
     let span_ns = (last - first).max(1);
     // Every band gets a minimum height; larger ones get more.
     let weight = |band: &Band| (band.touched as f64).sqrt();
@@ -229,7 +235,32 @@ mod tests {
             entries: vec![write(0, 1), write(u64::from(u32::MAX) * 4, 1)],
             ..DriveTrace::default()
         };
-        assert_eq!(picture(&trace).matches("class=\"whole\"").count(), 2);
-        assert_eq!(picture(&DriveTrace::default()), "");
+        let whole = |picture: String| picture.matches("class=\"whole\"").count();
+        assert_eq!(whole(picture(&trace, (0, 0))), 2);
+        assert_eq!(picture(&DriveTrace::default(), (0, 0)), "");
+    }
+
+    #[test]
+    fn drives_of_a_machine_share_their_time() {
+        let drive = |at: &[u64]| DriveTrace {
+            entries: at
+                .iter()
+                .map(|at_ns| TraceEntry {
+                    at_ns: *at_ns,
+                    ..write(0, 8)
+                })
+                .collect(),
+            sector_bytes: 512,
+            ..DriveTrace::default()
+        };
+        let drives = [
+            drive(&[3_000_000_000, 4_000_000_000]),
+            drive(&[]),
+            drive(&[9_000_000_000]),
+        ];
+        let period = period(&drives).unwrap();
+        assert_eq!(period, (3_000_000_000, 9_000_000_000));
+        assert!(picture(&drives[0], period).contains(">6.0 s<"));
+        assert_eq!(super::period(&drives[1..2]), None);
     }
 }
