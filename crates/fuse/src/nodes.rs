@@ -7,7 +7,11 @@
 //!
 //! # Invariants
 //! 1. The number of a volume is not used again.
-//! 2. A snapshot is open as long as the kernel knows a file in it.
+//! 2. A snapshot is open as long as the kernel knows a file in it, or a request that is being answered has it.
+//!
+//! # Concurrency
+//! The answers to the last requests in a snapshot may still have its volume when the kernel has forgotten it. Its name
+//! counts as open until the last of them has let it go ([`OpenName`]): only then can it be destroyed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,11 +32,62 @@ const CONTROL: u64 = 0xffff;
 /// A file system that the kernel sees: the data set, or one of its snapshots.
 pub(crate) struct Volume {
     number: u64,
-    /// The snapshot's name; empty for the data set.
-    name: String,
     mount: Arc<Mount>,
     /// How often the kernel was told of each file, less how often it has forgotten it.
     known: Mutex<BTreeMap<ObjectId, u64>>,
+    /// The snapshot's; `None` for the data set. Behind the mount, so that it is dropped when that is closed.
+    name: Option<OpenName>,
+}
+
+/// The names of the snapshots whose volumes are not gone yet.
+#[derive(Default)]
+struct OpenNames {
+    names: Mutex<Vec<String>>,
+    closed: Condvar,
+}
+
+/// One of them, until it is dropped.
+struct OpenName {
+    name: String,
+    all: Arc<OpenNames>,
+}
+
+impl OpenNames {
+    fn open(self: &Arc<OpenNames>, name: &str) -> OpenName {
+        self.names.lock().push(name.to_owned());
+        OpenName {
+            name: name.to_owned(),
+            all: Arc::clone(self),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.names.lock().iter().any(|open| open == name)
+    }
+
+    /// Waits until a name is not open any more, for `ns` at most.
+    fn wait_closed(&self, name: &str, ns: u64) {
+        let deadline_ns = rt::now_ns().saturating_add(ns);
+        let mut names = self.names.lock();
+        while names.iter().any(|open| open == name) {
+            let left_ns = deadline_ns.saturating_sub(rt::now_ns());
+            if left_ns == 0 {
+                return;
+            }
+            self.closed.wait_timeout_ns(&mut names, left_ns);
+        }
+    }
+}
+
+impl Drop for OpenName {
+    fn drop(&mut self) {
+        let mut names = self.all.names.lock();
+        if let Some(at) = names.iter().position(|open| *open == self.name) {
+            names.swap_remove(at);
+        }
+        drop(names);
+        self.all.closed.notify_all();
+    }
 }
 
 /// What the kernel asks about.
@@ -52,6 +107,11 @@ impl Node {
 impl Volume {
     pub(crate) fn files(&self) -> &Arc<Filesystem> {
         &self.mount
+    }
+
+    /// Whether it is of the snapshot with this name.
+    fn is_of(&self, snapshot: &str) -> bool {
+        self.name.as_ref().is_some_and(|open| open.name == snapshot)
     }
 
     /// Whether it is the data set, and not a snapshot.
@@ -124,8 +184,7 @@ pub(crate) struct Nodes {
     live: Arc<Volume>,
     snapshots: Arc<dyn Snapshots>,
     open: Mutex<Open>,
-    /// A snapshot was closed.
-    closed: Condvar,
+    names: Arc<OpenNames>,
 }
 
 /// The snapshots that are open.
@@ -139,16 +198,16 @@ impl Nodes {
         Nodes {
             live: Arc::new(Volume {
                 number: 0,
-                name: String::new(),
                 mount,
                 known: Mutex::default(),
+                name: None,
             }),
             snapshots,
             open: Mutex::new(Open {
                 volumes: BTreeMap::new(),
                 next: 1,
             }),
-            closed: Condvar::default(),
+            names: Arc::default(),
         }
     }
 
@@ -187,9 +246,9 @@ impl Nodes {
             true => open.volumes.remove(&volume.number),
             false => None,
         };
+        // A volume is closed without the lock, which requests in other snapshots take.
         drop(open);
         drop(closed);
-        self.closed.notify_all();
     }
 
     /// The kernel has forgotten everything.
@@ -198,21 +257,11 @@ impl Nodes {
         for volume in open.values().chain([&self.live]) {
             volume.forget_all();
         }
-        drop(open);
-        self.closed.notify_all();
     }
 
     /// Waits until a snapshot is closed, for `ns` at most.
     pub(crate) fn wait_closed(&self, name: &str, ns: u64) {
-        let deadline_ns = rt::now_ns().saturating_add(ns);
-        let mut open = self.open.lock();
-        while open.volumes.values().any(|volume| volume.name == name) {
-            let left_ns = deadline_ns.saturating_sub(rt::now_ns());
-            if left_ns == 0 {
-                return;
-            }
-            self.closed.wait_timeout_ns(&mut open, left_ns);
-        }
+        self.names.wait_closed(name, ns);
     }
 
     pub(crate) fn snapshot_names(&self) -> Result<Vec<String>> {
@@ -221,8 +270,7 @@ impl Nodes {
 
     /// Whether a snapshot is open.
     pub(crate) fn is_open(&self, name: &str) -> bool {
-        let open = self.open.lock();
-        open.volumes.values().any(|volume| volume.name == name)
+        self.names.has(name)
     }
 
     /// The root directory of a snapshot, which the kernel is told of.
@@ -232,13 +280,15 @@ impl Nodes {
             return Err(Error::not_found(name));
         }
         // Opened without the lock, which requests in other snapshots take; if two do, one of them is dropped again.
-        let is_open = self.is_open(name);
-        let mount = match is_open {
+        let open = self.open.lock();
+        let is_known = open.volumes.values().any(|volume| volume.is_of(name));
+        drop(open);
+        let mount = match is_known {
             true => None,
             false => Some(self.snapshots.open(name)?),
         };
         let mut open = self.open.lock();
-        let found = open.volumes.values().find(|volume| volume.name == name);
+        let found = open.volumes.values().find(|volume| volume.is_of(name));
         let volume = match (found, mount) {
             (Some(volume), _) => Arc::clone(volume),
             (None, Some(mount)) => {
@@ -249,9 +299,9 @@ impl Nodes {
                 open.next += 1;
                 let volume = Arc::new(Volume {
                     number,
-                    name: name.to_owned(),
                     mount,
                     known: Mutex::default(),
+                    name: Some(self.names.open(name)),
                 });
                 open.volumes.insert(number, Arc::clone(&volume));
                 volume
@@ -264,5 +314,29 @@ impl Nodes {
         let root = volume.files().getattr(volume.files().root())?;
         let attr = volume.know(&root)?;
         Ok((volume, attr))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_open_until_the_last_volume_of_it_is_gone() {
+        const LONG_NS: u64 = 10_000_000_000;
+        let names = Arc::new(OpenNames::default());
+        let (first, second) = (names.open("a"), names.open("a"));
+        let other = names.open("b");
+        assert!(names.has("a") && !names.has("c"));
+        drop(first);
+        assert!(names.has("a"), "the second one is not gone");
+        names.wait_closed("a", 1_000_000);
+        assert!(names.has("a"));
+        let last = rt::spawn("last", move || drop(second));
+        names.wait_closed("a", LONG_NS);
+        assert!(!names.has("a") && names.has("b"));
+        last.join();
+        drop(other);
+        assert!(!names.has("b"));
     }
 }

@@ -38,6 +38,8 @@ const IDLE_MAX: usize = 4;
 const PIECES_MAX: usize = 512;
 /// How long the kernel may take to say that it has forgotten what it was told to, in ns.
 const FORGET_NS: u64 = 500_000_000;
+/// How often it is asked meanwhile.
+const FORGET_TRIES: u64 = 10;
 /// What holes are sent from.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
@@ -97,11 +99,15 @@ impl Session {
         Ok(session)
     }
 
-    /// Closes a snapshot that was looked at below `.zfs/snapshot`, if no program is in it.
+    /// Closes a snapshot that was looked at below `.zfs/snapshot`, if no program is in it. The kernel tells only a
+    /// moment later that a file was closed, and until then keeps the name: so it is asked again.
     pub(crate) fn let_go(&self, snapshot: &str) {
-        if self.nodes.is_open(snapshot) {
+        for _ in 0..FORGET_TRIES {
+            if !self.nodes.is_open(snapshot) {
+                return;
+            }
             self.notices.drop_name(Node::SNAPSHOTS_ID, snapshot);
-            self.nodes.wait_closed(snapshot, FORGET_NS);
+            self.nodes.wait_closed(snapshot, FORGET_NS / FORGET_TRIES);
         }
     }
 
