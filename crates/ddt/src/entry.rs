@@ -18,7 +18,7 @@ const VALUE_BYTES: usize = PHYS_MAX * PHYS_WORDS * 8;
 /// `DDT_FLAT_PHYS_SIZE`: the same in a table of `fast_dedup`; the last word is ddp_class_start.
 pub(crate) const FLAT_BYTES: usize = (PHYS_WORDS + 1) * 8;
 /// Which of the places of an entry is that of a flat one.
-const FLAT_PLACE: usize = 1;
+pub(crate) const FLAT_PLACE: usize = 1;
 /// `DDT_ZAP_COMPRESS_BYTEORDER_MASK`: the words are little endian.
 const LITTLE_ENDIAN: u8 = 0x80;
 /// Bits of each size in `ddk_prop`: the number of sectors, less one.
@@ -173,6 +173,8 @@ pub struct Found {
     pub any: Option<BlkPtrPhys>,
     /// The one with enough copies.
     pub wanted: Option<BlkPtrPhys>,
+    /// The one with fewer copies that can be given more: that of a flat entry.
+    pub partial: Option<BlkPtrPhys>,
     /// Whether another one can be entered.
     pub has_room: bool,
 }
@@ -207,7 +209,7 @@ impl DdtEntry {
     }
 
     /// What there is for a block of so many copies: pointers made from one to a block with this key. The old ditto
-    /// blocks are left out. A flat entry is not extended by more copies, as OpenZFS does it.
+    /// blocks are left out. A gang block is not given more copies.
     #[must_use]
     #[doc(alias = "ddt_bp_fill")]
     pub fn blocks(&self, bp: &BlkPtrPhys, copies: usize) -> Found {
@@ -221,9 +223,11 @@ impl DdtEntry {
         let wanted = wanted.filter(|_| copies != PHYS_DITTO);
         let has_room = wanted.is_some_and(|phys| phys.birth == Txg(0));
         let has_enough = |phys: &&DdtPhys| !self.is_flat() || phys.dvas().count() >= copies;
+        let partial = wanted.filter(|phys| !has_enough(phys) && !phys.dva[0].is_gang());
         Found {
             any: self.phys[PHYS_DITTO + 1..].iter().find_map(fill),
             wanted: wanted.filter(has_enough).and_then(fill),
+            partial: partial.and_then(fill),
             has_room,
         }
     }
@@ -237,13 +241,15 @@ impl DdtEntry {
         if self.is_flat() { FLAT_PLACE } else { copies }
     }
 
-    /// Counts a pointer to the block of so many copies.
+    /// Counts a pointer to the block of so many copies. Copies that the entry does not have are entered.
+    #[doc(alias = "ddt_phys_extend")]
     pub(crate) fn refer(&mut self, bp: &BlkPtrPhys, copies: usize) {
         let phys = &mut self.phys[self.place(copies)];
         if phys.birth == Txg(0) {
-            phys.dva = bp.dva;
             phys.birth = bp.physical_birth();
         }
+        debug_assert!(bp.ndvas() >= phys.dvas().count(), "fewer copies: {bp:?}");
+        phys.dva = bp.dva;
         phys.refcnt = phys.refcnt.saturating_add(1);
     }
 

@@ -15,7 +15,8 @@
 //! words 1-5 the key                            (the ZAP that has the entry; 1 and 3: none)
 //! words 6-14 the flat entry
 //! ```
-//! The rest of a block is zeros. Each append begins a new block.
+//! The rest of a block is zeros. Each append begins a new block. The blocks belong on dedup devices, as those of the
+//! ZAPs do.
 //!
 //! # Invariants
 //! 1. What a log says of a key is newer than what the ZAPs say, and the active log is newer than the flushing one.
@@ -291,6 +292,7 @@ impl Logs {
         let [active, flushing] = self.both_mut();
         let object = active.object.expect("both were made together");
         let dnode = mos.hold(object)?;
+        dnode.set_storage_type(tx, ObjectType::DDT_ZAP)?;
         let blksz = dnode.blksz();
         let per_block = blksz as usize / RECORD_BYTES;
         for some in changed.chunks(per_block) {

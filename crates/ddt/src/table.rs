@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{BlkId, Error, ObjectId, Result, Txg};
 use dmu::{Objset, Tx};
 use phys::pool_names::DDT_STATS;
-use phys::{BlkPtrPhys, ChecksumType, ObjectType};
+use phys::{BlkPtrPhys, ChecksumType, DvaPhys, ObjectType};
 
 use crate::entry::{DdtEntry, DdtKey, DdtPhys, PHYS_DITTO};
 use crate::histogram::{DdtHistogram, DdtStat};
@@ -326,9 +326,10 @@ impl Ddts {
         Ok(())
     }
 
-    /// Undoes a [`refer`](Ddts::refer) of the same txg, whose block was not written.
+    /// Undoes a [`refer`](Ddts::refer) of the same txg, whose block was not written. `had`: the copies that the entry
+    /// had before.
     #[doc(alias = "ddt_phys_unextend")]
-    pub fn forget(&mut self, bp: &BlkPtrPhys) {
+    pub fn forget(&mut self, bp: &BlkPtrPhys, had: usize) {
         let Ok(checksum) = checksum_of(bp) else {
             return;
         };
@@ -338,7 +339,8 @@ impl Ddts {
         };
         if let Some(phys) = change.now.select(bp) {
             phys.refcnt = phys.refcnt.saturating_sub(1);
-            if phys.refcnt == 0 && phys.birth == bp.birth() {
+            phys.dva[had..].fill(DvaPhys::default());
+            if had == 0 {
                 *phys = DdtPhys::default();
             }
         }
@@ -520,7 +522,7 @@ impl Ddts {
 pub struct DdtTable<'a> {
     /// The algorithm whose blocks it has.
     pub checksum: ChecksumType,
-    table: &'a Ddt,
+    pub(crate) table: &'a Ddt,
 }
 
 /// A log of a table of `fast_dedup`, to be shown.

@@ -15,14 +15,17 @@
 //! OpenZFS `module/zfs/ddt.c` (`ddt_walk`, `ddt_class_contains`, `ddt_sync_scan_entry`), `module/zfs/ddt_zap.c`
 //! (`ddt_zap_walk`), `module/zfs/dsl_scan.c` (`dsl_scan_ddt`).
 
+use std::sync::Arc;
+
 use base::{Result, Txg};
+use dmu::Objset;
 use phys::scan::DdtBookmarkPhys;
 use phys::{BlkPtrPhys, ChecksumType};
 use zap::{Key, Zap};
 
-use crate::entry::{DdtEntry, DdtKey};
+use crate::entry::{DdtEntry, DdtKey, FLAT_PLACE};
 use crate::store::Ddt;
-use crate::table::{DdtClass, Ddts, checksum_of};
+use crate::table::{DdtClass, DdtTable, Ddts, checksum_of};
 
 /// `DDT_TYPES`: kinds of objects that a table may be in.
 const TYPES: u64 = 1;
@@ -121,7 +124,65 @@ impl Ddts {
     }
 }
 
+impl DdtTable<'_> {
+    /// The entries in the ZAP of a class, as they are there, even if a log has newer ones; each with the position
+    /// behind it.
+    ///
+    /// # Errors
+    /// What reading the MOS gives, and `each`.
+    #[doc(alias = "ddt_object_walk")]
+    pub fn each_stored(
+        self,
+        mos: &Arc<Objset>,
+        class: DdtClass,
+        each: &mut dyn FnMut(u64, &DdtEntry) -> Result<()>,
+    ) -> Result<()> {
+        let Some(part) = self.table.parts.get(&class) else {
+            return Ok(());
+        };
+        let zap = Zap::open(mos, part.object)?;
+        let mut cursor = zap.cursor(0);
+        while let Some(found) = cursor.retrieve()? {
+            cursor.advance();
+            let words = found.words();
+            let key = DdtKey::from_words(&words)?;
+            let value = zap::lookup::<u8>(mos, part.object, Key::Words(&words))?;
+            let value = value.unwrap_or_default();
+            let entry = DdtEntry::parse(key, &value, self.table.is_flat())?;
+            each(cursor.serialize(), &entry)?;
+        }
+        Ok(())
+    }
+
+    /// The entries of both logs, in the order of their keys.
+    pub fn logged_entries(self) -> impl Iterator<Item = Vec<DdtEntry>> {
+        let logs = self.table.fast.iter().flat_map(|fast| fast.logs.logs());
+        logs.map(|log| {
+            let entries = log.entries.iter();
+            let entries = entries.map(|(key, logged)| DdtEntry::of_flat(*key, &logged.flat));
+            entries.collect()
+        })
+    }
+}
+
 impl DdtEntry {
+    /// Its blocks as zdb shows them: the number of the place, the references, and a pointer with the dedup bit.
+    #[doc(alias = "dump_ddt_entry")]
+    pub fn shown(&self, checksum: ChecksumType) -> impl Iterator<Item = (usize, u64, BlkPtrPhys)> {
+        let first = if self.class_start.is_some() {
+            FLAT_PLACE
+        } else {
+            0
+        };
+        let there = self.phys.iter().enumerate();
+        let there = there.filter(|(_, phys)| phys.birth != Txg(0));
+        there.map(move |(place, phys)| {
+            let mut bp = self.key.block(checksum, phys);
+            bp.set_dedup(true);
+            (place - first, phys.refcnt, bp)
+        })
+    }
+
     /// Its blocks, without the dedup bit.
     pub(crate) fn own_blocks(&self, checksum: ChecksumType) -> impl Iterator<Item = BlkPtrPhys> {
         let there = self.phys.iter().filter(|phys| phys.birth != Txg(0));

@@ -35,6 +35,8 @@ pub(crate) struct Fields {
     pub(crate) checksum: u8,
     /// dn_compress, raw; 0: as the objset
     pub(crate) compress: u8,
+    /// dn_storage_type: where its blocks belong, if not where its type says; not on disk
+    pub(crate) storage: Option<ObjectType>,
 }
 
 impl Fields {
@@ -59,6 +61,7 @@ impl Fields {
             is_spill: false,
             checksum: self.checksum(),
             compress: self.compress(),
+            storage: self.storage,
         }
     }
 }

@@ -437,6 +437,18 @@ impl Dnode {
         })
     }
 
+    /// Lets the blocks that are written from now on belong where those of an object of another type do. This is not
+    /// on disk: each txg that writes to the object says it again.
+    ///
+    /// # Errors
+    /// `NotFound` when the object was freed.
+    #[doc(alias = "dnode_set_storage_type")]
+    pub fn set_storage_type(&self, tx: &Tx, type_: ObjectType) -> Result<()> {
+        self.change(tx, |_, change| {
+            change.layer.fields.storage = Some(type_);
+        })
+    }
+
     /// Moves the changes of the open txg aside. No Tx holds that txg.
     pub(crate) fn freeze(&self, txg: Txg) {
         let mut state = self.state.lock();

@@ -6,13 +6,43 @@
 use std::sync::Arc;
 
 use base::{Buf, Error, Result};
-use phys::BlkPtrPhys;
+use phys::{BlkPtrPhys, ObjectType};
 
 use crate::dirty::{Charge, charge_of};
 use crate::dnode::{State, View};
 use crate::{Dnode, SpillChange, Tx};
 
+/// The bonus of an object and what `stat` says besides, all of one moment.
+#[derive(Clone, Debug)]
+#[doc(alias = "dmu_object_info_t")]
+pub struct BonusInfo {
+    /// The bonus bytes, as [`Dnode::bonus`].
+    pub bytes: Arc<[u8]>,
+    /// dn_bonustype
+    pub type_: ObjectType,
+    /// Whether there is a spill block.
+    pub has_spill: bool,
+    /// Bytes of a data block.
+    pub blksz: u64,
+    /// Bytes that the object's blocks take, as of the last sync.
+    pub used_bytes: u64,
+}
+
 impl Dnode {
+    /// The bonus with what is around it, under one lock.
+    #[must_use]
+    pub fn bonus_info(&self) -> BonusInfo {
+        let state = self.state();
+        let fields = state.fields(View::Open);
+        BonusInfo {
+            bytes: fields.bonus,
+            type_: fields.bonus_type,
+            has_spill: fields.has_spill,
+            blksz: fields.blksz,
+            used_bytes: state.image.used_bytes(),
+        }
+    }
+
     /// The bonus bytes; all callers share them in memory until they are changed.
     #[must_use]
     pub fn bonus(&self) -> Arc<[u8]> {
@@ -51,29 +81,26 @@ impl Dnode {
     /// `InvalidInput` when they do not fit; `NotFound` when the object was freed.
     #[doc(alias = "dmu_set_bonus")]
     pub fn set_bonus(&self, tx: &Tx, bonus: &[u8]) -> Result<()> {
-        self.modify_bonus(tx, |bytes| {
-            bytes.clear();
-            bytes.extend_from_slice(bonus);
-        })
-    }
-
-    /// Changes the bonus bytes, and their length if `f` does.
-    ///
-    /// # Errors
-    /// As [`set_bonus`](Dnode::set_bonus); nothing is changed then.
-    pub fn modify_bonus<R>(&self, tx: &Tx, f: impl FnOnce(&mut Vec<u8>) -> R) -> Result<R> {
         self.change(tx, |state, change| {
             let fields = &mut change.layer.fields;
-            let mut bytes = fields.bonus.to_vec();
-            let result = f(&mut bytes);
             let room = self.room(state, fields.has_spill);
-            if bytes.len() > room {
-                let what = format!("bonus of {} bytes, room for {room}", bytes.len());
+            if bonus.len() > room {
+                let what = format!("bonus of {} bytes, room for {room}", bonus.len());
                 return Err(Error::invalid(what));
             }
-            fields.bonus = bytes.into();
-            Ok(result)
+            fields.bonus = bonus.into();
+            Ok(())
         })?
+    }
+
+    /// Changes the bonus bytes, but not their length.
+    ///
+    /// # Errors
+    /// `NotFound` when the object was freed.
+    pub fn modify_bonus(&self, tx: &Tx, f: impl FnOnce(&mut [u8])) -> Result<()> {
+        self.change(tx, |_, change| {
+            f(Arc::make_mut(&mut change.layer.fields.bonus));
+        })
     }
 
     /// Whether there is a spill block.

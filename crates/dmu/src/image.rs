@@ -208,6 +208,7 @@ impl Image {
             has_spill: self.spill.is_some(),
             checksum: self.core.checksum,
             compress: self.core.compress,
+            storage: None,
         }
     }
 

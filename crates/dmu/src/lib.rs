@@ -72,6 +72,7 @@ use base::ObjectId;
 pub use account::{BlockAccounting, FreeAtOnce, Owner, OwnerAccounting, OwnerDelta, OwnerDeltas};
 pub use alloc::ObjectWalk;
 pub use dnode::Dnode;
+pub use dnode_bonus::BonusInfo;
 pub use dnode_read::Content;
 pub use followed::Followed;
 pub use image::NewObject;

@@ -140,6 +140,7 @@ impl ObjsetProps {
                 special_small_blocks: self.special_small_blocks,
                 dedup,
                 encrypt: false,
+                storage: block.storage,
             };
         }
         let extra = match self.redundant_metadata {
@@ -162,6 +163,7 @@ impl ObjsetProps {
             special_small_blocks: 0,
             dedup: Dedup::Off,
             encrypt: false,
+            storage: block.storage,
         }
     }
 }
@@ -175,6 +177,8 @@ pub(crate) struct BlockKind {
     pub(crate) checksum: Option<ChecksumType>,
     /// dn_compress, unless "inherit"
     pub(crate) compress: Option<Algorithm>,
+    /// dn_storage_type
+    pub(crate) storage: Option<ObjectType>,
 }
 
 /// `ZCHECKSUM_FLAG_METADATA`: strong enough for metadata, and not embedded in the block.

@@ -21,14 +21,13 @@ pub(crate) struct Users(Mutex<Vec<Arc<dyn Any + Send + Sync>>>);
 impl Users {
     fn get<T: Any + Send + Sync>(&self, new: impl FnOnce() -> T) -> Arc<T> {
         let mut users = self.0.lock();
-        let found = users
-            .iter()
-            .find_map(|user| Arc::clone(user).downcast::<T>().ok());
-        found.unwrap_or_else(|| {
-            let user = Arc::new(new());
-            users.push(Arc::clone(&user) as Arc<dyn Any + Send + Sync>);
-            user
-        })
+        if let Some(user) = users.iter().find(|user| user.is::<T>()) {
+            let user = Arc::clone(user).downcast();
+            return user.unwrap_or_else(|_| unreachable!("its type was just asked for"));
+        }
+        let user = Arc::new(new());
+        users.push(Arc::clone(&user) as Arc<dyn Any + Send + Sync>);
+        user
     }
 }
 

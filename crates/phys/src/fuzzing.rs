@@ -2,9 +2,10 @@
 
 use crate::{
     BlkPtrPhys, BootEnvPhys, BpobjPhys, BptreeEntryPhys, BptreePhys, BrtVdevPhys, DeadlistPhys,
-    DnodePhys, DnodeView, DslBookmarkPhys, DslDatasetPhys, DslDirPhys, GangHeaderPhys, HistoryPhys,
-    MzapEntPhys, MzapPhys, ObjsetPhys, Phys, ScanPhys, SpaceMapPhys, UberblockPhys, ZapLeafPhys,
-    ZapPhys, ZilChainPhys, ZilHeaderPhys, ZnodePhys, sa, space_map, zil, znode,
+    DnodePhys, DnodeView, DslBookmarkPhys, DslDatasetPhys, DslDirPhys, ErrorScrubPhys,
+    GangHeaderPhys, HistoryPhys, MzapEntPhys, MzapPhys, ObjsetPhys, Phys, ScanPhys, SpaceMapPhys,
+    UberblockPhys, ZapLeafPhys, ZapPhys, ZilChainPhys, ZilHeaderPhys, ZnodePhys, sa, space_map,
+    zil, znode,
 };
 
 /// Reads `bytes` as every structure and iterates over every list of entries.
@@ -19,6 +20,7 @@ pub fn phys_all(bytes: &[u8]) {
     same::<DslBookmarkPhys>(bytes);
     same::<DslDatasetPhys>(bytes);
     same::<DslDirPhys>(bytes);
+    same::<ErrorScrubPhys>(bytes);
     same::<GangHeaderPhys>(bytes);
     same::<HistoryPhys>(bytes);
     same::<MzapEntPhys>(bytes);

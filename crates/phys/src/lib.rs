@@ -68,7 +68,7 @@ pub use layout::Phys;
 pub use objset::ObjsetPhys;
 pub use prop::PropValue;
 pub use sa::SaHdrPhys;
-pub use scan::{BookmarkErrPhys, BookmarkPhys, HistoryPhys, ScanPhys};
+pub use scan::{BookmarkErrPhys, BookmarkPhys, ErrorScrubPhys, HistoryPhys, ScanPhys};
 pub use space_map::SpaceMapPhys;
 pub use uberblock::UberblockPhys;
 pub use zap::{MzapEntPhys, MzapPhys, ZapLeafPhys, ZapPhys};

@@ -40,6 +40,8 @@ pub const DDT_STATS: &str = "DDT-statistics";
 pub const CREATION_VERSION: &str = "creation_version";
 /// `DMU_POOL_SCAN`
 pub const SCAN: &str = "scan";
+/// `DMU_POOL_ERRORSCRUB`
+pub const ERRORSCRUB: &str = "error_scrub";
 /// `DMU_POOL_LAST_SCRUBBED_TXG`
 pub const LAST_SCRUBBED_TXG: &str = "last_scrubbed_txg";
 /// `DMU_POOL_FREE_BPOBJ`

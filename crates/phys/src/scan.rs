@@ -1,4 +1,5 @@
-//! The state of a scrub, a resilver or a sequential resilver, bookmarks of blocks, history, and device removal.
+//! The state of a scrub, an error scrub, a resilver or a sequential resilver, bookmarks of blocks, history, and device
+//! removal.
 //!
 //! # Source
 //! OpenZFS include/sys/dsl_scan.h, zio.h (`zbookmark_phys_t`), ddt.h (`ddt_bookmark_t`),
@@ -90,6 +91,29 @@ phys_struct! {
         152 bookmark: BookmarkPhys,
         /// scn_flags: `DSF_*`
         184 flags: U64,
+    }
+
+    /// `dsl_errorscrub_phys_t`: entry "error_scrub" of the pool directory, an array of 64-bit integers.
+    #[doc(alias = "dsl_errorscrub_phys_t")]
+    pub struct ErrorScrubPhys: 72 {
+        /// dep_func: `POOL_SCAN_ERRORSCRUB`; 0 if there is none
+        0 func: U64,
+        /// dep_state: `DSS_*`
+        8 state: U64,
+        /// dep_cursor: serialized position in the last error log
+        16 cursor: U64,
+        /// dep_start_time: seconds
+        24 start_time: U64,
+        /// dep_end_time: seconds
+        32 end_time: U64,
+        /// dep_to_examine: blocks that are left
+        40 to_examine: U64,
+        /// dep_examined: blocks
+        48 examined: U64,
+        /// dep_errors
+        56 errors: U64,
+        /// dep_paused_flags: not 0 while it is paused
+        64 paused_flags: U64,
     }
 
     /// `vdev_rebuild_phys_t`: entry "org.openzfs:vdev_rebuild" of the ZAP of a top-level vdev, an array of 64-bit
@@ -233,12 +257,16 @@ impl IndirectMappingEntryPhys {
 pub const POOL_SCAN_SCRUB: u64 = 1;
 /// `POOL_SCAN_RESILVER`.
 pub const POOL_SCAN_RESILVER: u64 = 2;
+/// `POOL_SCAN_ERRORSCRUB`.
+pub const POOL_SCAN_ERRORSCRUB: u64 = 3;
 /// `DSS_SCANNING`.
 pub const DSS_SCANNING: u64 = 1;
 /// `DSS_FINISHED`.
 pub const DSS_FINISHED: u64 = 2;
 /// `DSS_CANCELED`.
 pub const DSS_CANCELED: u64 = 3;
+/// `DSS_ERRORSCRUBBING`.
+pub const DSS_ERRORSCRUBBING: u64 = 4;
 /// `VDEV_REBUILD_ACTIVE`.
 pub const VDEV_REBUILD_ACTIVE: u64 = 1;
 /// `VDEV_REBUILD_CANCELED`.

@@ -102,6 +102,7 @@ phys_tests! {
     bookmark_err: crate::BookmarkErrPhys;
     ddt_bookmark: crate::scan::DdtBookmarkPhys;
     scan: crate::ScanPhys;
+    error_scrub: crate::ErrorScrubPhys;
     brt_vdev: crate::BrtVdevPhys;
     history: crate::HistoryPhys;
     indirect_mapping: crate::scan::IndirectMappingPhys;

@@ -22,6 +22,8 @@ use phys::znode::ace::{
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32};
 
+use crate::sa::Value;
+
 /// `OWNING_GROUP`.
 const OWNING_GROUP: u16 = GROUP | IDENTIFIER_GROUP;
 /// What the owner may always do.
@@ -34,7 +36,7 @@ const OTHERS_ALWAYS: u32 = READ_ACL | READ_ATTRIBUTES | READ_NAMED_ATTRS | SYNCH
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TrivialAcl {
     pub(crate) count: u64,
-    pub(crate) aces: Vec<u8>,
+    pub(crate) aces: Value,
 }
 
 /// The access mask of the three low bits of `mode`.
@@ -66,7 +68,7 @@ pub(crate) fn trivial(mode: u32, is_directory: bool) -> TrivialAcl {
     ];
     let mut acl = TrivialAcl {
         count: 0,
-        aces: Vec::new(),
+        aces: Value::new(),
     };
     for (access_mask, type_, flags, is_always_there) in entries {
         if access_mask != 0 || is_always_there {

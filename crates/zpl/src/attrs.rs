@@ -13,15 +13,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, ObjectId, Result};
-use dmu::{Dnode, Tx};
+use dmu::{BonusInfo, Dnode, Tx};
 use phys::sa::ZplAttr;
 use phys::znode::{ZnodePhys, pflags};
 use phys::{ObjectType, Phys};
-use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::fs::NodeAttrs;
-use crate::sa::{AttrSet, pack, parse};
+use crate::sa::{AttrSet, Value, pack, parse};
 use crate::{Filesystem, Seen};
 
 /// Bits of a mode that `chmod` changes.
@@ -192,17 +192,14 @@ impl Change<'_> {
         }
     }
 
-    fn value(&self) -> Vec<u8> {
+    fn value(&self) -> Value {
         match self {
-            Change::Word(_, word) => U64::new(*word).to_bytes().to_vec(),
+            Change::Word(_, word) => Value::from_slice(&U64::new(*word).to_bytes()),
             Change::Time(_, time) => {
-                let words = [time.secs as u64, time.nanos.into()];
-                words
-                    .iter()
-                    .flat_map(|word| U64::new(*word).to_bytes())
-                    .collect()
+                let words = [time.secs as u64, time.nanos.into()].map(U64::new);
+                Value::from_slice(words.as_bytes())
             }
-            Change::Bytes(_, bytes) => bytes.to_vec(),
+            Change::Bytes(_, bytes) => Value::from_slice(bytes),
         }
     }
 }
@@ -254,7 +251,7 @@ fn places(found: Vec<(u16, Range<usize>)>) -> Places {
     found.into_iter().map(place).collect()
 }
 
-/// The attributes of a file as they were parsed.
+/// The attributes of a file without a spill block as they were parsed.
 pub(crate) struct Parsed {
     /// The bonus that they are from.
     bonus: Arc<[u8]>,
@@ -269,6 +266,12 @@ impl Parsed {
     fn is_of(&self, bonus: &Arc<[u8]>) -> bool {
         Arc::ptr_eq(&self.bonus, bonus)
     }
+
+    /// The value of the attribute with this number.
+    fn value(&self, number: u16) -> Option<&[u8]> {
+        let (_, place) = self.places.iter().find(|(have, _)| *have == number)?;
+        Some(&self.bonus[place.start.into()..place.end.into()])
+    }
 }
 
 /// The attributes that every file has; they distinguish files from other objects.
@@ -277,24 +280,23 @@ const REQUIRED: [ZplAttr; 2] = [ZplAttr::Mode, ZplAttr::Links];
 impl Filesystem {
     /// The attributes of `dnode`.
     pub(crate) fn read_attr(&self, dnode: &Dnode, attrs: &mut NodeAttrs) -> Result<Attr> {
-        let bonus = dnode.bonus();
-        let spill = dnode.spill()?;
-        let parsed = attrs.parsed.take();
-        let parsed = match parsed.filter(|parsed| parsed.is_of(&bonus)) {
+        let bonus = dnode.bonus_info();
+        let mut parsed = attrs.parsed.take();
+        let parsed = match parsed.take_if(|parsed| parsed.is_of(&bonus.bytes)) {
             Some(parsed) => parsed,
-            None => Box::new(self.parse_attr(dnode, bonus, spill.as_deref())?),
+            None => Box::new(self.parse_attr(dnode, &bonus)?),
         };
         let attr = Attr {
-            used_bytes: dnode.used_bytes(),
-            blksz: dnode.blksz(),
+            used_bytes: bonus.used_bytes,
+            blksz: bonus.blksz,
             ..parsed.attr
         };
-        attrs.parsed = Some(parsed).filter(|_| spill.is_none());
+        attrs.parsed = Some(parsed).filter(|_| !bonus.has_spill);
         Ok(attr)
     }
 
-    fn parse_attr(&self, dnode: &Dnode, bonus: Arc<[u8]>, spill: Option<&[u8]>) -> Result<Parsed> {
-        let type_ = dnode.bonus_type();
+    fn parse_attr(&self, dnode: &Dnode, bonus: &BonusInfo) -> Result<Parsed> {
+        let spill = dnode.spill()?;
         let mut attr = Attr {
             id: dnode.id(),
             ..Attr::default()
@@ -302,7 +304,7 @@ impl Filesystem {
         let tables = self.sa.read();
         let mut known = Vec::new();
         let mut take = |bytes: &[u8]| -> Result<Vec<(u16, Range<usize>)>> {
-            let found = parse(&tables, bytes, type_)?;
+            let found = parse(&tables, bytes, bonus.type_)?;
             for zpl in ZplAttr::ALL {
                 let number = tables.number(*zpl);
                 let place = found.iter().find(|(have, _)| Some(*have) == number);
@@ -314,9 +316,9 @@ impl Filesystem {
             Ok(found)
         };
         let name = || format!("file {}", dnode.id());
-        let found = take(&bonus).map_err(|e| e.within(name()))?;
+        let found = take(&bonus.bytes).map_err(|e| e.within(name()))?;
         if let Some(spill) = spill {
-            take(spill).map_err(|e| e.within(name()))?;
+            take(&spill).map_err(|e| e.within(name()))?;
         }
         if let Some(missing) = REQUIRED.iter().find(|attr| !known.contains(attr)) {
             return Err(Error::corrupt(format!(
@@ -326,23 +328,33 @@ impl Filesystem {
         }
         Ok(Parsed {
             places: places(found),
-            bonus,
+            bonus: Arc::clone(&bonus.bytes),
             attr,
         })
     }
 
     /// The value of one attribute.
-    pub(crate) fn read_attr_bytes(&self, dnode: &Dnode, attr: ZplAttr) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn read_attr_bytes(
+        &self,
+        dnode: &Dnode,
+        attrs: &NodeAttrs,
+        attr: ZplAttr,
+    ) -> Result<Option<Vec<u8>>> {
         let tables = self.sa.read();
         let Some(number) = tables.number(attr) else {
             return Ok(None);
         };
+        let bonus = dnode.bonus_info();
+        let parsed = attrs.parsed.as_deref();
+        if let Some(parsed) = parsed.filter(|parsed| parsed.is_of(&bonus.bytes)) {
+            return Ok(parsed.value(number).map(<[u8]>::to_vec));
+        }
         let look = |bytes: &[u8]| -> Result<Option<Vec<u8>>> {
-            let found = parse(&tables, bytes, dnode.bonus_type())?;
+            let found = parse(&tables, bytes, bonus.type_)?;
             let place = found.into_iter().find(|(have, _)| *have == number);
             Ok(place.map(|(_, range)| bytes[range].to_vec()))
         };
-        if let Some(value) = look(&dnode.bonus())? {
+        if let Some(value) = look(&bonus.bytes)? {
             return Ok(Some(value));
         }
         match dnode.spill()? {
@@ -360,19 +372,7 @@ impl Filesystem {
         attrs: &mut NodeAttrs,
         changes: &[Change<'_>],
     ) -> Result<()> {
-        self.sa.register(&self.objset, tx)?;
-        let mut values = Vec::with_capacity(changes.len());
-        for change in changes {
-            let number = self.sa.read().number(change.attr());
-            let number = number.ok_or_else(|| {
-                let name = change.attr().facts().name;
-                Error::new(
-                    ErrorKind::Unsupported,
-                    format!("attribute {name} in this file system"),
-                )
-            })?;
-            values.push((number, change.value()));
-        }
+        let values = self.numbered(tx, changes)?;
         let parsed = attrs.parsed.take();
         let mut parsed = parsed.filter(|parsed| parsed.is_of(&dnode.bonus()));
         if self.overwrite_in_bonus(tx, dnode, parsed.as_deref(), &values)? {
@@ -387,8 +387,8 @@ impl Filesystem {
             return Ok(());
         }
         let mut attrs = self.all_attrs(dnode)?;
-        for (number, value) in &values {
-            attrs.set(*number, value);
+        for (number, value) in values {
+            attrs.set(number, value);
         }
         self.replace_attrs(tx, dnode, &attrs)?;
         self.see(Seen::Attributes(dnode.id()));
@@ -403,19 +403,26 @@ impl Filesystem {
         dnode: &Dnode,
         changes: &[Change<'_>],
     ) -> Result<()> {
-        self.sa.register(&self.objset, tx)?;
-        let mut attrs = AttrSet::default();
-        {
-            let tables = self.sa.read();
-            for change in changes {
-                let number = tables.number(change.attr());
-                attrs.set(
-                    number.expect("the attributes of new files exist"),
-                    &change.value(),
-                );
-            }
+        let mut attrs = AttrSet::with_capacity(changes.len());
+        for (number, value) in self.numbered(tx, changes)? {
+            attrs.set(number, value);
         }
         self.replace_attrs(tx, dnode, &attrs)
+    }
+
+    /// The numbers and values of changes, after their attributes were registered.
+    fn numbered(&self, tx: &Tx, changes: &[Change<'_>]) -> Result<Vec<(u16, Value)>> {
+        self.sa.register(&self.objset, tx)?;
+        let tables = self.sa.read();
+        let numbered = changes.iter().map(|change| {
+            let number = tables.number(change.attr()).ok_or_else(|| {
+                let name = change.attr().facts().name;
+                let what = format!("attribute {name} in this file system");
+                Error::new(ErrorKind::Unsupported, what)
+            })?;
+            Ok((number, change.value()))
+        });
+        numbered.collect()
     }
 
     /// Overwrites values where they are, if all of them are in the bonus and keep their length.
@@ -424,7 +431,7 @@ impl Filesystem {
         tx: &Tx,
         dnode: &Dnode,
         parsed: Option<&Parsed>,
-        values: &[(u16, Vec<u8>)],
+        values: &[(u16, Value)],
     ) -> Result<bool> {
         let found = match parsed {
             Some(parsed) => &parsed.places,
@@ -471,9 +478,9 @@ impl Filesystem {
         }
         let bonus_space = usize::from(dnode.slots()) * 512 - 64 - 128;
         let old_spill_len = dnode.spill()?.map_or(0, |spill| spill.len());
-        let fixed_len = |attr| self.sa.read().fixed_len(attr);
+        let fixed_lens = self.sa.read().fixed_lens(attrs);
         let layout_of = |attrs: &[u16]| self.sa.layout_for(&self.objset, tx, attrs);
-        let packed = pack(attrs, bonus_space, old_spill_len, fixed_len, layout_of)?;
+        let packed = pack(attrs, bonus_space, old_spill_len, &fixed_lens, layout_of)?;
         match packed.spill {
             Some(spill) => {
                 // The bonus shrinks first, which makes room for the pointer.

@@ -225,7 +225,11 @@ impl Filesystem {
         if attr.file_type() != Some(FileType::Symlink) {
             return Err(Error::invalid(format!("file {id} is not a symbolic link")));
         }
-        match self.read_attr_bytes(&node.dnode, ZplAttr::Symlink)? {
+        let stored = {
+            let attrs = node.locks.attrs.lock();
+            self.read_attr_bytes(&node.dnode, &attrs, ZplAttr::Symlink)?
+        };
+        match stored {
             Some(target) => Ok(target),
             None => self.read_old_symlink(&node.dnode, attr.size),
         }

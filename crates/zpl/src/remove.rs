@@ -24,7 +24,7 @@ use zap::{Key, Zap};
 
 use crate::attrs::{Attr, Change, Time};
 use crate::dir::{FIXED, NAMES_DIRTY_BYTES, show};
-use crate::fs::Node;
+use crate::fs::{Node, NodeAttrs};
 use crate::{Filesystem, Seen, log};
 
 impl Filesystem {
@@ -129,7 +129,7 @@ impl Filesystem {
         }
         // Its number may be another file's in the next txg.
         self.log.forget(node.id());
-        let extra = self.attached_objects(node, &attr)?;
+        let extra = self.attached_objects(node, &attrs, &attr)?;
         let holds = self.holds.lock();
         if holds.contains_key(&node.id()) {
             drop(holds);
@@ -175,7 +175,7 @@ impl Filesystem {
             return Ok(());
         }
         let attr = self.read_attr(&node.dnode, &mut attrs)?;
-        let extra = self.attached_objects(node, &attr)?;
+        let extra = self.attached_objects(node, &attrs, &attr)?;
         let holds = self.holds.lock();
         if holds.contains_key(&node.id()) {
             return Ok(());
@@ -217,7 +217,12 @@ impl Filesystem {
     }
 
     /// The objects that go with a file: its extended attributes, its external ACL.
-    fn attached_objects(&self, node: &Node, attr: &Attr) -> Result<Vec<ObjectId>> {
+    fn attached_objects(
+        &self,
+        node: &Node,
+        attrs: &NodeAttrs,
+        attr: &Attr,
+    ) -> Result<Vec<ObjectId>> {
         let mut objects = Vec::new();
         if let Some(xattr_dir) = attr.xattr_dir {
             for entry in zap::iter(&self.objset, xattr_dir)? {
@@ -230,7 +235,7 @@ impl Filesystem {
                 objects.push(ObjectId(dirent_object(entry?.first_integer)));
             }
         }
-        if let Some(acl) = self.read_attr_bytes(&node.dnode, ZplAttr::ZnodeAcl)? {
+        if let Some(acl) = self.read_attr_bytes(&node.dnode, attrs, ZplAttr::ZnodeAcl)? {
             let external = ZfsAclPhys::read(&acl)?.extern_obj.get();
             if external != 0 {
                 objects.push(ObjectId(external));

@@ -19,6 +19,6 @@ mod buffer;
 mod pack;
 mod table;
 
-pub(crate) use buffer::{AttrSet, parse};
+pub(crate) use buffer::{AttrSet, Value, parse};
 pub(crate) use pack::pack;
 pub(crate) use table::SaTable;

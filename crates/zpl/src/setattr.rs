@@ -50,6 +50,9 @@ pub struct SetAttr {
     pub projid: Option<u64>,
 }
 
+/// The most attributes that one call changes.
+const CHANGES_MAX: usize = 11;
+
 /// Flags that users may change.
 const USER_FLAGS: u64 = pflags::READONLY
     | pflags::HIDDEN
@@ -124,7 +127,7 @@ impl Filesystem {
             .mode
             .map(|mode| attr.mode & !MODE_PERMISSIONS | mode & MODE_PERMISSIONS);
         let acl = mode.map(|mode| acl::trivial(mode, attr.is_directory()));
-        let mut changes = Vec::new();
+        let mut changes = Vec::with_capacity(CHANGES_MAX);
         if let (Some(mode), Some(acl)) = (mode, &acl) {
             flags = flags & !ACL_FLAGS | flags & ACL_KEPT_FLAGS | pflags::ACL_TRIVIAL;
             if acl::denies_no_exec(mode) {

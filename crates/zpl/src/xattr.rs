@@ -132,8 +132,8 @@ impl Filesystem {
     /// `NotFound` (no such file); I/O.
     pub fn packed_xattrs(&self, id: ObjectId) -> Result<Option<Vec<u8>>> {
         let node = self.node(id)?;
-        let _attrs = node.locks.attrs.lock();
-        self.read_attr_bytes(&node.dnode, ZplAttr::Dxattr)
+        let attrs = node.locks.attrs.lock();
+        self.read_attr_bytes(&node.dnode, &attrs, ZplAttr::Dxattr)
     }
 
     /// Sets an extended attribute.
@@ -366,8 +366,8 @@ impl Filesystem {
     }
 
     fn xattr_list(&self, node: &Node) -> Result<NvList> {
-        let _attrs = node.locks.attrs.lock();
-        match self.read_attr_bytes(&node.dnode, ZplAttr::Dxattr)? {
+        let attrs = node.locks.attrs.lock();
+        match self.read_attr_bytes(&node.dnode, &attrs, ZplAttr::Dxattr)? {
             Some(bytes) => {
                 nvpair::decode_xdr(&bytes).within(|| format!("ZPL_DXATTR of file {}", node.id()))
             }

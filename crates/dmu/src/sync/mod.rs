@@ -355,6 +355,7 @@ impl Pass<'_> {
             is_spill: true,
             checksum: None,
             compress: None,
+            storage: None,
         };
         let bookmark = Bookmark::spill(self.objset.id(), work.dnode.id());
         let old = work.old.spill.and_then(|old| self.if_rewritable(old));
@@ -480,6 +481,7 @@ impl Pass<'_> {
             is_spill: false,
             checksum: None,
             compress: None,
+            storage: None,
         };
         let rewrite = self.if_rewritable(old);
         let bookmark = Bookmark::root(self.objset.id());

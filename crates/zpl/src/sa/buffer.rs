@@ -8,16 +8,24 @@ use std::ops::Range;
 use base::{Error, Result, align_up};
 use phys::ObjectType;
 use phys::sa::{SaView, header_size};
+use smallvec::SmallVec;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
 use super::table::Tables;
 
+/// The value of an attribute. Those that every file has fit without memory of their own.
+pub(crate) type Value = SmallVec<[u8; 48]>;
+
 /// Attributes in the order of their layouts, bonus before spill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AttrSet(Vec<(u16, Vec<u8>)>);
+pub(crate) struct AttrSet(Vec<(u16, Value)>);
 
 impl AttrSet {
+    pub(crate) fn with_capacity(attrs: usize) -> AttrSet {
+        AttrSet(Vec::with_capacity(attrs))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -33,10 +41,10 @@ impl AttrSet {
     }
 
     /// Replaces the value of `attr` where it is, or adds it at the end.
-    pub(crate) fn set(&mut self, attr: u16, value: &[u8]) {
+    pub(crate) fn set(&mut self, attr: u16, value: Value) {
         match self.0.iter_mut().find(|(have, _)| *have == attr) {
-            Some((_, old)) => *old = value.to_vec(),
-            None => self.0.push((attr, value.to_vec())),
+            Some((_, old)) => *old = value,
+            None => self.0.push((attr, value)),
         }
     }
 
@@ -51,7 +59,7 @@ impl AttrSet {
             if self.get(attr).is_some() {
                 return Err(Error::corrupt(format!("attribute {attr} is stored twice")));
             }
-            self.0.push((attr, bytes[range].to_vec()));
+            self.0.push((attr, bytes[range].into()));
         }
         Ok(())
     }

@@ -105,24 +105,24 @@ pub(crate) struct Packed {
 
 /// Packs `attrs` for a dnode whose bonus, without a spill pointer, has `bonus_space` bytes.
 ///
-/// `fixed_len` returns an attribute's registered length, 0 if it varies; `layout_of` the number of a
+/// `fixed_lens` has each attribute's registered length, 0 if it varies; `layout_of` returns the number of a
 /// layout, which it may create. `old_spill_len`: bytes of the existing spill block; such blocks only grow.
 pub(crate) fn pack(
     attrs: &AttrSet,
     bonus_space: usize,
     old_spill_len: usize,
-    fixed_len: impl Fn(u16) -> usize,
+    fixed_lens: &[usize],
     mut layout_of: impl FnMut(&[u16]) -> Result<u16>,
 ) -> Result<Packed> {
     let items: Vec<Item> = attrs
         .iter()
-        .map(|(attr, value)| Item {
+        .zip(fixed_lens)
+        .map(|((_, value), fixed)| Item {
             len: value.len(),
-            is_variable: fixed_len(attr) == 0,
+            is_variable: *fixed == 0,
         })
         .collect();
-    for (attr, value) in attrs.iter() {
-        let fixed = fixed_len(attr);
+    for ((attr, value), &fixed) in attrs.iter().zip(fixed_lens) {
         if fixed == 0 && value.len() > usize::from(u16::MAX) {
             let what = format!("attribute {attr} of {} bytes", value.len());
             return Err(Error::new(ErrorKind::TooBig, what));

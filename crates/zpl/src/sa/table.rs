@@ -27,6 +27,8 @@ use phys::sa::{SA_LAYOUT_MAX, SA_LAYOUTS, SA_REGISTRY, SaAttrReg, SaBswap, ZplAt
 use rt::{RwLock, RwLockReadGuard};
 use zap::Zap;
 
+use super::buffer::AttrSet;
+
 /// How many attributes the old znode has; they have these numbers everywhere.
 const LEGACY_ATTRS: usize = 16;
 /// Attributes that are registered by this program: all but those of future file systems.
@@ -71,6 +73,11 @@ impl Tables {
     pub(crate) fn fixed_len(&self, attr: u16) -> usize {
         let facts = self.attrs.get(usize::from(attr)).and_then(Option::as_ref);
         facts.map_or(0, |facts| facts.reg.length.into())
+    }
+
+    /// The same of each attribute in a set.
+    pub(crate) fn fixed_lens(&self, attrs: &AttrSet) -> Vec<usize> {
+        attrs.iter().map(|(attr, _)| self.fixed_len(attr)).collect()
     }
 
     /// The number of an attribute in this file system.
