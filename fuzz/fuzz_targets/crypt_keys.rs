@@ -80,23 +80,28 @@ fn block(key: &DataKey, type_: u8, input: &[u8]) {
     if bp.is_encrypted() {
         bp.set_sealed(&params, &[3; 16]);
     }
-    let _ = key.open(&bp, &mut input.to_vec());
+    let block_key = key.block_key(&params.salt);
+    let open = |bp: &BlkPtrPhys, bytes: &mut [u8]| match bp.is_encrypted() {
+        true => block_key.open(bp, bytes),
+        false => key.check(bp, bytes),
+    };
+    let _ = open(&bp, &mut input.to_vec());
     let _ = key.seal_objset(&mut input.to_vec());
     let mut bytes = input.to_vec();
-    let Ok(mac) = key.encrypt(type_, &params, &mut bytes) else {
+    let Ok(mac) = block_key.encrypt(type_, &params.iv, &mut bytes) else {
         return;
     };
     if type_ == ObjectType::INTENT_LOG.raw() {
         let (mut sealed, mut plain) = (bytes, input.to_vec());
         set_log_mac(&mut sealed, &mac).expect("a log block");
         set_log_mac(&mut plain, &mac).expect("a log block");
-        key.open(&bp, &mut sealed).expect("what was encrypted");
+        open(&bp, &mut sealed).expect("what was encrypted");
         assert_eq!(sealed, plain);
         return;
     }
     if bp.is_encrypted() {
         bp.set_sealed(&params, &mac);
-        key.open(&bp, &mut bytes).expect("what was encrypted");
+        open(&bp, &mut bytes).expect("what was encrypted");
         assert_eq!(bytes, input);
     }
 }

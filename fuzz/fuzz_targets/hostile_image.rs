@@ -6,5 +6,10 @@ use libfuzzer_sys::fuzz_target;
 use torture::hostile::{self, Choosing};
 
 fuzz_target!(|input: &[u8]| {
-    hostile::run(&mut Choosing(input));
+    let (first, choices) = input.split_first().unwrap_or((&0, &[]));
+    let images = match first % 2 {
+        0 => hostile::seeds::all(),
+        _ => hostile::seeds::all_vdevs(),
+    };
+    hostile::run(&images, &mut Choosing(choices));
 });

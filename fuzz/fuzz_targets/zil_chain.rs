@@ -41,7 +41,6 @@ fuzz_target!(|input: &[u8]| {
                     size: BLOCK_BYTES,
                     checksum: kind,
                     verifier: verifier(seq),
-                    near: None,
                     keeps_to_logs: false,
                 })
                 .expect("memory")

@@ -52,7 +52,7 @@ impl Verifier<'_> {
             run.iter().for_each(|leaf| self.alone(leaf, tally));
         } else if self.options.every_copy {
             self.scrub(run, tally);
-        } else if !self.is_good(run, tally) {
+        } else if !run[0].is_linear() || !self.is_good(run, tally) {
             run.iter().for_each(|leaf| self.alone(leaf, tally));
         }
     }
@@ -72,7 +72,9 @@ impl Verifier<'_> {
     /// Reads a run at once, from any copy, and returns whether all of it is good.
     fn is_good(&self, run: &[BlockCopy], tally: &mut Tally) -> bool {
         let blocks = blocks_of(run);
-        let mut buf = BlockBuf::scratch(blocks.last().map_or(0, |block| block.range.end));
+        let len = blocks.last().map_or(0, |block| block.range.end);
+        let mut buf = BlockBuf::scratch_slot(len);
+        let buf = &mut buf[..len];
         let verify = |bytes: &[u8]| {
             let is_good = |(leaf, block): (&BlockCopy, &RunBlock)| {
                 let pipeline = &self.pool.pipeline;
@@ -85,7 +87,7 @@ impl Verifier<'_> {
         // If a device missed another block of the run, the run does not verify, and the next device
         // is tried.
         let io = Io::speculative(run[0].bp.physical_birth());
-        let read = vdevs.read(&io, vdev, offset, &mut buf, &verify);
+        let read = vdevs.read(&io, vdev, offset, buf, &verify);
         let is_good = read.is_ok();
         if is_good {
             for (leaf, block) in run.iter().zip(&blocks) {

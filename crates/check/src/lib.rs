@@ -29,6 +29,7 @@
 
 mod accounting;
 mod dedup;
+mod entered;
 mod findings;
 mod leaves;
 mod lists;
@@ -206,7 +207,7 @@ pub struct Options {
     /// Whether all copies are read (DVAs, sides of mirrors, parity), not only the first good one.
     pub every_copy: bool,
     /// Whether each block that is read is decompressed, too: the checksum only covers what was
-    /// stored, valid or not (`zpool scrub -t`, `zdb -bcc`). Metadata that leads to other blocks
+    /// stored, valid or not (`zpool scrub -t`, `zdb -bccc`). Metadata that leads to other blocks
     /// always is.
     pub decompress: bool,
     /// Whether blocks are compared with the space maps (`zdb -L` does not).
@@ -254,7 +255,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Bytes allocated by vdev, as the space maps have it; empty without `leaks`.
     pub allocated: Vec<(VdevId, u64)>,
-    /// Bytes of `allocated` that are copies of what is on a vdev that is being removed.
+    /// Bytes of `allocated` that no pointer leads to: copies of what is on a vdev that is being removed, and those that
+    /// only entries of dedup tables have.
     pub copied_bytes: u64,
     /// Bytes that only a checkpoint refers to, not in `allocated`.
     pub checkpoint_bytes: u64,
@@ -326,7 +328,18 @@ pub fn verify(pool: &Pool, options: &Options) -> Result<Report> {
         return Err(Error::new(ErrorKind::Busy, "the check was cancelled"));
     }
     accounting::check(pool, &mos, &mut tally);
-    Ok(report(&walk, tally))
+    let space = walk.space.as_ref();
+    let entered = space.map_or(0, |space| entered::claim(&mos, space, &mut tally));
+    let mut report = report(&walk, tally);
+    report.copied_bytes += entered;
+    let (found, allocated) = (report.found_bytes(), report.allocated_bytes());
+    if walk.space.is_some() && found != allocated {
+        report.findings.push(Finding::BlockSum { found, allocated });
+    }
+    report.findings.sort_by_cached_key(Finding::sort_key);
+    // A block with two bad copies is reported once for each of them.
+    report.findings.dedup();
+    Ok(report)
 }
 
 /// Why the space maps cannot be compared with the blocks, if they cannot.
@@ -418,14 +431,7 @@ fn report(walk: &Walk, tally: Tally) -> Report {
         report.copied_bytes = space.copied;
         report.findings.extend(space.leaks());
         report.findings.extend(space.wrong_obsolete_counts());
-        let (found, allocated) = (report.found_bytes(), report.allocated_bytes());
-        if found != allocated {
-            report.findings.push(Finding::BlockSum { found, allocated });
-        }
     }
-    report.findings.sort_by_cached_key(Finding::sort_key);
-    // A block with two bad copies is reported once for each of them.
-    report.findings.dedup();
     report
 }
 

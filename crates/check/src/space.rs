@@ -261,6 +261,44 @@ impl Space {
         claimed
     }
 
+    /// Claims the further copies of a block, if a pointer led to its first one. Returns the bytes of those that no
+    /// pointer led to.
+    pub(crate) fn claim_further(&self, copies: &[DvaPhys], findings: &mut Vec<Finding>) -> u64 {
+        let [first, further @ ..] = copies else {
+            return 0;
+        };
+        if first.is_gang() || further.is_empty() || !self.is_claimed(first) {
+            return 0;
+        }
+        let mut bytes = 0;
+        for dva in further {
+            let mut claimed = Claimed::default();
+            let claim = Claim {
+                dva: *dva,
+                bookmark: Bookmark::default(),
+                may_be_shared: true,
+            };
+            self.claim_one(&claim, &mut claimed);
+            if claimed.findings.is_empty() {
+                bytes += dva.asize().saturating_sub(claimed.shared_bytes);
+            }
+            findings.append(&mut claimed.findings);
+        }
+        bytes
+    }
+
+    /// Whether a block was found in a segment. What lies on a removed vdev counts as found.
+    fn is_claimed(&self, dva: &DvaPhys) -> bool {
+        let Some(vdev) = self.vdevs.get(&dva.vdev()) else {
+            return true;
+        };
+        vdev.locate(dva.offset(), dva.asize()).is_some_and(|at| {
+            let metaslab = vdev.metaslabs[at].lock();
+            let (offset, size) = (dva.offset(), dva.asize());
+            metaslab.allocated.contains(offset, size) && !metaslab.left.overlaps(offset, size)
+        })
+    }
+
     fn claim_one(&self, claim: &Claim, claimed: &mut Claimed) {
         self.claim_at(claim, 0, claimed);
     }

@@ -226,6 +226,36 @@ fn a_pool_gets_special_and_log_devices_later() {
     }
 }
 
+/// The chain of a log goes from one device to the next, as other blocks do.
+#[test]
+fn log_blocks_go_to_each_of_several_log_devices() {
+    let folder = tempfile::tempdir().unwrap();
+    let disks = pool::images(folder.path(), 3, 128 * MIB);
+    let root = init(NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Stripe, 9, &disks[..1], root).unwrap();
+    add(
+        &spa,
+        &[(AllocClass::Log, &disks[1]), (AllocClass::Log, &disks[2])],
+    );
+    let fs = mount(spa.parts().dsl(), "tank", false).unwrap();
+    write(&fs, "f", b"old");
+    let file = fs.resolve("f").unwrap();
+    let bytes = Dice::new(5).bytes(64 << 10);
+    let mut most = [0; 2];
+    for at in 0..64 {
+        fs.write(file, at << 16, &bytes).unwrap();
+        fs.fsync(file).unwrap();
+        for (most, vdev) in most.iter_mut().zip([VdevId(1), VdevId(2)]) {
+            *most = allocated(&spa, vdev).max(*most);
+        }
+    }
+    assert!(
+        most.iter().all(|most| *most >= 512 << 10),
+        "{most:?} bytes of log"
+    );
+    pool::assert_clean(&spa);
+}
+
 fn import(devices: &[Arc<dyn Provider>], gives_up_logs: bool) -> base::Result<Spa> {
     Spa::import(ImportOptions {
         found: discover(devices).pools.remove(0),

@@ -574,7 +574,7 @@ fn what_is_deduplicated(tables: Tables) {
     let three = first_block(&spa, "three");
     assert_eq!((three.dva, three.physical_birth()), (one.dva, written));
     assert!(three.birth() > written);
-    // More copies are another block.
+    // More copies are another block of a classic table, and are added to a flat entry.
     spa.parts()
         .dsl()
         .set_prop("tank/fs", "copies", PropValue::Number(2))
@@ -582,15 +582,75 @@ fn what_is_deduplicated(tables: Tables) {
     put(&spa, "four", &record(1));
     spa.sync().unwrap();
     let four = first_block(&spa, "four");
-    assert!(four.ndvas() == 2 && four.dva[0] != one.dva[0]);
-    // A classic table counts both; a flat entry has no place for another one.
-    assert_eq!(four.is_dedup(), tables == Tables::Classic);
+    assert!(four.is_dedup() && four.ndvas() == 2);
     let counts = counted(&spa);
     let counts: Vec<u64> = counts.values().copied().collect();
     match tables {
-        Tables::Classic => assert_eq!(counts, [3, 1]),
-        Tables::Fast => assert_eq!(counts, [3]),
+        Tables::Classic => {
+            assert_ne!(four.dva[0], one.dva[0]);
+            assert_eq!(counts, [3, 1]);
+        }
+        Tables::Fast => {
+            assert_eq!(four.dva[0], one.dva[0]);
+            assert_eq!(four.physical_birth(), written);
+            assert_eq!(counts, [4]);
+        }
     }
+    pool::assert_clean(&spa);
+}
+
+/// A pointer from before an entry got more copies may outlive those that have all of them: they are there until the
+/// last one goes.
+#[test]
+fn copies_that_no_pointer_has_stay_as_long_as_their_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let spa = new_pool(
+        Tables::Fast,
+        folder.path(),
+        Layout::Stripe,
+        &[("dedup", DEDUP_ON), ("compression", 2)],
+    );
+    let unlink = |spa: &Spa, name: &str| {
+        let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
+        fs.unlink(fs.root(), name.as_bytes()).unwrap();
+        drop(fs);
+        (0..3).for_each(|_| spa.force_sync().map(|_| ()).unwrap());
+    };
+    spa.force_sync().unwrap();
+    put(&spa, "one", &record(1));
+    spa.sync().unwrap();
+    let set = |n| {
+        let dsl = spa.parts().dsl();
+        dsl.set_prop("tank/fs", "copies", PropValue::Number(n))
+            .unwrap();
+    };
+    set(3);
+    put(&spa, "three", &record(1));
+    spa.sync().unwrap();
+    let three = first_block(&spa, "three");
+    assert_eq!(three.ndvas(), 3);
+    pool::assert_clean(&spa);
+    unlink(&spa, "three");
+    pool::assert_clean(&spa);
+    set(2);
+    put(&spa, "two", &record(1));
+    spa.sync().unwrap();
+    assert_eq!(first_block(&spa, "two").dva, three.dva);
+    unlink(&spa, "two");
+    let one = first_block(&spa, "one");
+    assert_eq!(one.ndvas(), 1);
+    assert_eq!(counted(&spa).into_values().collect::<Vec<_>>(), [1]);
+    pool::assert_clean(&spa);
+    flush_logs(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    if have_zdb() {
+        Zdb::verify(folder.path(), "tank").assert_clean();
+    }
+    let disks = pool::images(folder.path(), 1, DISK_BYTES);
+    let spa = pool::open(&disks, false).unwrap();
+    unlink(&spa, "one");
+    assert!(counted(&spa).is_empty());
     pool::assert_clean(&spa);
 }
 
@@ -682,7 +742,7 @@ fn verify_compares_the_bytes() {
     }
 }
 
-/// Tables are where they belong.
+/// Tables and their logs are where they belong.
 #[test]
 fn tables_are_on_the_dedup_device() {
     let folder = tempfile::tempdir().unwrap();
@@ -692,19 +752,25 @@ fn tables_are_on_the_dedup_device() {
         Layout::Classes,
         &[("dedup", DEDUP_ON)],
     );
+    let class_of = |object| {
+        let object = spa.parts().mos().hold(object).unwrap();
+        let block = object.block_pointer(0, BlkId(0)).unwrap();
+        let tree = spa.parts().tree();
+        let top = &tree.tops()[block.dva[0].vdev().0 as usize];
+        top.config().alloc_bias
+    };
     put(&spa, "one", &record(1));
     spa.sync().unwrap();
+    let tables = tables_of(&spa);
+    let logs = tables.tables().next().unwrap().logs();
+    let log = logs.into_iter().find(|log| log.length > 0).unwrap();
+    assert_eq!(class_of(log.object), AllocClass::Dedup);
     flush_logs(&spa);
     let tables = tables_of(&spa);
     let table = tables.tables().next().unwrap();
     let (class, _, object, _) = table.parts().next().unwrap();
     assert_eq!(class, DdtClass::Unique);
-    let table = spa.parts().mos().hold(object).unwrap();
-    let vdev = table.block_pointer(0, BlkId(0)).unwrap().dva[0].vdev();
-    let class = spa.parts().tree().tops()[vdev.0 as usize]
-        .config()
-        .alloc_bias;
-    assert_eq!(class, AllocClass::Dedup);
+    assert_eq!(class_of(object), AllocClass::Dedup);
     assert_eq!(first_block(&spa, "one").dva[0].vdev().0, 0);
 }
 

@@ -351,6 +351,78 @@ fn a_scan_goes_on_under_the_kernel_and_comes_back() {
     finish_scan(&paths);
 }
 
+/// The guest finishes the error scrub paused here, and leaves one of its own paused.
+const ERROR_SCRUB_GUEST: &str = r#"set -e
+zpool import -d /dev -R /mnt tank
+zpool status tank
+zpool status tank | grep -q "scrub: error scrub paused since"
+zpool status tank | grep -q "error scrub started on"
+! zpool scrub tank 2>/tmp/said
+grep "error scrub is paused" /tmp/said
+zpool scrub -e tank
+for i in $(seq 100); do
+    zpool sync tank
+    zpool status tank | grep -q "scrub: scrubbed .* error blocks in 0 days 00:0" && break
+done
+zpool status -v tank
+zpool status tank | grep -q "scrub: scrubbed .* error blocks in 0 days 00:0"
+zpool status -v tank | grep -q /mnt/tank/d/f1
+! zpool status -v tank | grep -q /mnt/tank/d/f0
+echo 1 >/sys/module/zfs/parameters/zfs_scan_suspend_progress
+zpool scrub -e tank
+zpool scrub -p tank
+zpool status tank | grep -q "scrub: error scrub paused since"
+zpool export tank
+"#;
+
+#[test]
+fn an_error_scrub_goes_on_under_the_kernel_and_comes_back() {
+    let Some(guest) = Guest::find() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let host = tempfile::tempdir().unwrap();
+    let (paths, disks) = images(folder.path(), 1);
+    let mut settings = pool::settings();
+    settings.scan.blocks_max = 1;
+    let root = init(NewFilesystem::default(), true);
+    let new = pool::create_with("tank", Layout::Stripe, 12, &disks, root, settings);
+    let spa = new.unwrap();
+    new_fs(&spa, "tank/d", &[("compression", 2)]);
+    // Those of f0 are good again before the error scrub.
+    let names = ["f0", "f1"];
+    for name in names {
+        pool::write_file(&spa, "tank/d", name, &vec![0x77; 10 * 131_072]);
+    }
+    spa.sync().unwrap();
+    let overwrite = |name: &str, byte: u8| {
+        let fs = mount(spa.parts().dsl(), "tank/d", true).unwrap();
+        for at in pool::places(&fs, name) {
+            disks[0].write(at.start, &[byte; 4096]).unwrap();
+        }
+    };
+    names.iter().for_each(|name| overwrite(name, 0x5a));
+    spa.scrub().unwrap();
+    spa.wait_scan(&mut |_| true).unwrap();
+    assert_eq!(spa.damaged().unwrap().len(), 20);
+    overwrite("f0", 0x77);
+    spa.scrub_errors().unwrap();
+    spa.pause_scrub().unwrap();
+    assert!(spa.is_error_scrub_paused());
+    spa.export().unwrap();
+    drop((spa, disks));
+    let names: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    guest
+        .run(ERROR_SCRUB_GUEST, host.path(), &names)
+        .assert_success();
+    let (_, disks) = images(folder.path(), 1);
+    let spa = pool::open(&disks, false).unwrap();
+    assert!(spa.is_error_scrub_paused(), "{:?}", spa.error_scrub());
+    spa.scrub_errors().unwrap();
+    spa.wait_error_scrub(&mut |_| true).unwrap();
+    let scrub = spa.error_scrub().unwrap();
+    assert_eq!(scrub.state.get(), phys::scan::DSS_FINISHED);
+    assert_eq!(spa.damaged().unwrap().len(), 10);
+}
+
 /// The guest finishes the sequential resilver begun here, and leaves one of its own unfinished.
 const REBUILD_GUEST: &str = r#"set -e
 zpool import -d /dev -R /mnt tank

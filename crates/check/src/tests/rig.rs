@@ -16,8 +16,8 @@ use phys::{
 };
 use zerocopy::IntoBytes;
 use zio::{
-    AllocClass, BlockStore, Bookmark, Io, Pipeline, PipelineSettings, VdevOps, WritePolicy,
-    WriteRequest,
+    AllocClass, BlockStore, Bookmark, Io, Pipeline, PipelineSettings, Placement, VdevOps,
+    WritePolicy, WriteRequest,
 };
 
 use crate::{Pool, TopVdev};
@@ -89,8 +89,11 @@ impl VdevOps for Memory {
         Ok(())
     }
 
-    fn is_linear(&self, _vdev: VdevId) -> bool {
-        self.is_linear
+    fn placement(&self, _vdev: VdevId) -> Placement {
+        match self.is_linear {
+            true => Placement::Linear,
+            false => Placement::Elsewhere,
+        }
     }
 
     fn psize_to_asize(&self, _vdev: VdevId, psize: u64, _birth: Txg) -> u64 {

@@ -47,7 +47,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Counts a result: errors are expected, but must say what is wrong.
-    fn take<T>(&mut self, result: Result<T>) -> Option<T> {
+    pub(super) fn take<T>(&mut self, result: Result<T>) -> Option<T> {
         match result {
             Ok(value) => {
                 self.done += 1;

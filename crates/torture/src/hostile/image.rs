@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{BlkId, ObjectId, ObjsetId, Result, VdevId};
+use base::{BlkId, ObjectId, ObjsetId, Result};
 use checksum::embedded;
 use geom::Provider;
 use nvpair::NvList;
@@ -21,17 +21,17 @@ use phys::label::{
 use phys::uberblock::UberblockPhys;
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType, Phys};
 use ram::Memory;
+use vdev::Vdev;
 use vdev::label::Labels;
 use zio::{BlockStore, Bookmark, LogStore};
 
+use super::writer::{Writer, write};
 use crate::pool;
 
 /// The first bytes of every spare block, by which it is recognised.
 pub(crate) const SPARE_MARK: &[u8; 8] = b"SPARE!!!";
 /// Bytes of a spare block.
 pub(crate) const SPARE_BYTES: u64 = 128 << 10;
-/// Where the labels at the front of a device end, in bytes: DVAs count from here.
-const VDEV_START: u64 = phys::label::LABEL_START_SIZE;
 /// Where a dataset's block pointer lies in its bonus.
 const DS_BP_OFFSET: usize = 128;
 /// Where the pointer to the first log block lies in an objset.
@@ -88,16 +88,20 @@ pub struct Image {
     disks: Vec<Memory>,
     ashift: u32,
     uberblock: UberblockPhys,
+    /// The config of the pool.
+    config: NvList,
     /// Parents before children.
     pub blocks: Vec<Block>,
-    /// Offsets of spare blocks on the first vdev.
-    spare: Vec<u64>,
+    /// Where spare blocks are.
+    spare: Vec<DvaPhys>,
+    /// Whether many lies are to be about its vdevs.
+    pub(super) lies_about_vdevs: bool,
 }
 
 struct Crawl<'a> {
     store: &'a zio::Pipeline,
     blocks: Vec<Block>,
-    spare: Vec<u64>,
+    spare: Vec<DvaPhys>,
     seen: BTreeSet<[u64; 2]>,
     /// How many objsets were entered so far; also the number of the next one.
     objsets: u64,
@@ -140,14 +144,26 @@ impl Image {
             object: 0,
         };
         crawl.pointer(&uberblock.rootbp, root)?;
-        let Crawl { blocks, spare, .. } = crawl;
+        let Crawl {
+            blocks, mut spare, ..
+        } = crawl;
+        let tree = spa.parts().tree();
+        let stays = |top: &Arc<Vdev>| top.kind().is_concrete() && !top.config().removing;
+        spare.retain(|dva| tree.top(dva.vdev()).is_some_and(|top| stays(&top)));
         Ok(Image {
             disks,
             ashift,
             uberblock,
+            config: spa.config(),
             blocks,
             spare,
+            lies_about_vdevs: false,
         })
+    }
+
+    /// The config of the pool.
+    pub(super) fn config(&self) -> &NvList {
+        &self.config
     }
 
     /// Starts an edit.
@@ -205,7 +221,7 @@ impl Crawl<'_> {
         let bookmark = Bookmark::new(ObjsetId(at.objset), ObjectId(at.object), 0, BlkId(0));
         let content = self.store.read(bp, &bookmark)?.to_vec();
         if content.starts_with(SPARE_MARK) {
-            self.spare.extend(bp.dvas().next().map(|dva| dva.offset()));
+            self.spare.extend(bp.dvas().next());
             return Ok(());
         }
         let is_dnodes = bp.object_type() == ObjectType::DNODE.raw();
@@ -454,26 +470,25 @@ impl<'a> Edit<'a> {
     /// The devices with all changes made and every checksum right.
     #[must_use]
     pub fn finish(mut self) -> Vec<Arc<dyn Provider>> {
-        let disks: Vec<Memory> = self.image.disks.iter().map(Memory::snapshot).collect();
-        let mut room = Room {
-            chunks: self.image.spare.iter(),
-            at: 0,
-            left: 0,
-        };
+        let copies = self.image.disks.iter().map(Memory::snapshot);
+        let disks: Vec<Arc<Memory>> = copies.map(Arc::new).collect();
+        let writer = Writer::new(&disks, &self.image.config, &self.image.uberblock);
+        let mut room = Room::new(&self.image.spare);
         while let Some((index, mut content)) = self.take_last() {
             let block = &self.image.blocks[index];
             let repeated = self.repeated.get(&index);
             let fill = repeated.map(|at| repeat(&mut content, *at));
             if block.role == Role::Log {
-                seal_log(&disks, &block.bp, &mut content);
+                seal_log(&writer, &block.bp, &mut content);
                 continue;
             }
-            let Some(offset) = room.take(content.len() as u64) else {
+            let asize = |dva: &DvaPhys| writer.asize(dva, &content, block.bp.birth());
+            let Some(dva) = room.take(asize) else {
                 // There is no spare space left: the rest stays as it was.
                 continue;
             };
-            write_all(&disks[..1], VDEV_START + offset, &content);
-            let mut bp = pointer_to(&block.bp, offset, &content);
+            writer.write(&dva, block.bp.birth(), &content);
+            let mut bp = pointer_to(&block.bp, dva, &content);
             fill.into_iter().for_each(|fill| bp.set_fill(fill));
             match block.parent {
                 Some((parent, at)) => self.content(parent)[at..at + size_of::<BlkPtrPhys>()]
@@ -484,21 +499,24 @@ impl<'a> Edit<'a> {
         self.write_labels(&disks);
         disks
             .into_iter()
-            .map(|disk| Arc::new(disk) as Arc<dyn Provider>)
+            .map(|disk| disk as Arc<dyn Provider>)
             .collect()
     }
 
-    fn write_labels(&self, disks: &[Memory]) {
+    fn write_labels(&self, disks: &[Arc<Memory>]) {
         let ashift = self.image.ashift;
         for disk in disks {
-            let labels = self.config.as_ref().and_then(|_| Labels::read(disk).ok());
+            let labels = self
+                .config
+                .as_ref()
+                .and_then(|_| Labels::read(&**disk).ok());
             for index in 0..LABELS {
                 let start = label_offset(disk.mediasize(), index).expect("a device of a pool");
                 let slot = |ub: &UberblockPhys| {
                     start + uberblock_offset(ashift, ub.txg().0 % uberblock_count(ashift))
                 };
                 let mut block = vec![0; uberblock_size(ashift) as usize];
-                write_all([disk], slot(&self.image.uberblock), &block);
+                write(disk, slot(&self.image.uberblock), &block);
                 self.uberblock.write(&mut block);
                 seal_label(disk, slot(&self.uberblock), &mut block);
                 let label = labels
@@ -522,26 +540,29 @@ impl<'a> Edit<'a> {
 
 /// Spare space, allocated from the front.
 struct Room<'a> {
-    chunks: std::slice::Iter<'a, u64>,
-    at: u64,
-    left: u64,
+    chunks: std::slice::Iter<'a, DvaPhys>,
+    /// What is left of the chunk in use.
+    left: DvaPhys,
 }
 
-impl Room<'_> {
-    /// Room for that many bytes; `None` if a chunk is too small for them, or there are no more chunks.
-    fn take(&mut self, bytes: u64) -> Option<u64> {
-        if bytes > SPARE_BYTES {
-            return None;
+impl<'a> Room<'a> {
+    fn new(spare: &'a [DvaPhys]) -> Room<'a> {
+        Room {
+            chunks: spare.iter(),
+            left: DvaPhys::default(),
         }
-        if self.left < bytes {
-            self.at = *self.chunks.next()?;
-            self.left = SPARE_BYTES;
+    }
+
+    /// Room for as many bytes as `asize` returns for a chunk; `None` if a chunk is too small for them, or there are no
+    /// more chunks.
+    fn take(&mut self, asize: impl Fn(&DvaPhys) -> u64) -> Option<DvaPhys> {
+        if self.left.asize() < asize(&self.left) || self.left.asize() == 0 {
+            self.left = *self.chunks.next()?;
         }
-        let at = self.at;
-        let bytes = bytes.next_multiple_of(4096);
-        self.at += bytes;
-        self.left = self.left.saturating_sub(bytes);
-        Some(at)
+        let (vdev, offset, bytes) = (self.left.vdev(), self.left.offset(), asize(&self.left));
+        let left = self.left.asize().checked_sub(bytes)?;
+        self.left = DvaPhys::new(vdev, offset + bytes, left, false);
+        Some(DvaPhys::new(vdev, offset, bytes, false))
     }
 }
 
@@ -557,7 +578,7 @@ fn repeat(content: &mut [u8], at: usize) -> u64 {
 }
 
 /// A pointer to an uncompressed block, otherwise like `old`.
-fn pointer_to(old: &BlkPtrPhys, offset: u64, content: &[u8]) -> BlkPtrPhys {
+fn pointer_to(old: &BlkPtrPhys, dva: DvaPhys, content: &[u8]) -> BlkPtrPhys {
     let size = content.len() as u64;
     let kind = ChecksumType::Fletcher4;
     let mut bp = BlkPtrPhys::default();
@@ -570,13 +591,13 @@ fn pointer_to(old: &BlkPtrPhys, offset: u64, content: &[u8]) -> BlkPtrPhys {
     bp.set_birth(old.birth(), old.birth());
     bp.set_fill(if old.is_embedded() { 1 } else { old.fill() });
     bp.set_little_endian();
-    bp.set_dva(0, DvaPhys::new(VdevId(0), offset, size, false));
+    bp.set_dva(0, dva);
     bp.set_cksum(checksum::digest(kind, &[0; 32], content));
     bp
 }
 
 /// Writes a log block back in place, with its embedded checksum recomputed.
-fn seal_log(disks: &[Memory], bp: &BlkPtrPhys, content: &mut [u8]) {
+fn seal_log(writer: &Writer<'_>, bp: &BlkPtrPhys, content: &mut [u8]) {
     let kind = ChecksumType::try_from(bp.checksum()).expect("that of a log block");
     // If the count of bytes in use is out of range, the checksum cannot be recomputed: the block stays
     // unreadable.
@@ -585,22 +606,12 @@ fn seal_log(disks: &[Memory], bp: &BlkPtrPhys, content: &mut [u8]) {
         embedded::set(kind, &bp.cksum_words(), content);
     }
     for dva in bp.dvas() {
-        write_all(
-            [&disks[dva.vdev().0 as usize]],
-            VDEV_START + dva.offset(),
-            content,
-        );
+        writer.write(&dva, bp.birth(), content);
     }
 }
 
 fn seal_label(disk: &Memory, offset: u64, block: &mut [u8]) {
     let verifier = embedded::label_verifier(offset);
     embedded::set(ChecksumType::Label, &verifier, block);
-    write_all([disk], offset, block);
-}
-
-fn write_all<'d>(disks: impl IntoIterator<Item = &'d Memory>, offset: u64, bytes: &[u8]) {
-    for disk in disks {
-        disk.write(offset, bytes).expect("a RAM disk");
-    }
+    write(disk, offset, block);
 }

@@ -19,19 +19,35 @@ pub mod bombs;
 pub mod exercise;
 pub mod image;
 pub mod mutate;
+pub mod rebuild;
 pub mod seeds;
+mod vdev_config;
+mod writer;
 
 pub use exercise::exercise;
 pub use image::{Block, Edit, Image, Role};
 use mutate::mutate;
 pub use mutate::{Choices, Choosing};
+pub use rebuild::rebuild;
 
 /// Bytes that are checked for zeros, and written, at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// The devices of the hostile image that these choices produce.
-pub fn devices(choices: &mut dyn Choices) -> Vec<Arc<dyn Provider>> {
-    let images = seeds::all();
+/// The first seed that is for the pools of [`seeds::VDEV_KINDS`]; those below are for [`seeds::KINDS`].
+pub const FIRST_VDEV_SEED: u64 = 1 << 32;
+
+/// The pools that this seed is for.
+#[must_use]
+pub fn images(seed: u64) -> Arc<Vec<Image>> {
+    if seed < FIRST_VDEV_SEED {
+        seeds::all()
+    } else {
+        seeds::all_vdevs()
+    }
+}
+
+/// The devices of the hostile image that these choices make of one of the pools.
+pub fn devices(images: &[Image], choices: &mut dyn Choices) -> Vec<Arc<dyn Provider>> {
     let image = &images[choices.below(images.len() as u64) as usize];
     mutate(image, choices)
 }
@@ -54,13 +70,13 @@ pub fn write(devices: &[Arc<dyn Provider>], folder: &Path) {
     }
 }
 
-/// Makes the hostile image that these choices produce, and exercises it in simulated time, where a thread that
-/// waits for ever is detected at once.
+/// Makes a hostile image of one of the pools, and exercises it in simulated time, where a thread that waits for ever
+/// is detected at once.
 ///
 /// # Panics
 /// When the engine panics: finding that is the purpose.
-pub fn run(choices: &mut dyn Choices) -> exercise::Outcome {
-    let devices = devices(choices);
+pub fn run(images: &[Image], choices: &mut dyn Choices) -> exercise::Outcome {
+    let devices = devices(images, choices);
     let plan = choices.below(exercise::PLANS);
     rt::simulate(plan % 32, || exercise(&devices, plan))
 }

@@ -13,6 +13,7 @@ use phys::BlkPtrPhys;
 use phys::dnode::DNODE_MIN_SIZE;
 
 use super::image::{Block, Edit, Image, Role};
+use super::vdev_config;
 use crate::Dice;
 
 /// Where choices come from.
@@ -55,6 +56,7 @@ pub(crate) fn mutate(image: &Image, choices: &mut dyn Choices) -> Vec<Arc<dyn Pr
         match choices.below(24) {
             0 => uberblock(&mut edit, choices),
             1 => label(&mut edit, choices),
+            2..10 if image.lies_about_vdevs => vdev_config::lie(&mut edit, choices),
             _ => block(&mut edit, choices),
         }
     }
@@ -195,7 +197,7 @@ fn pick_value(content: &[u8], at: usize, image: &Image, choices: &mut dyn Choice
     }
 }
 
-fn limit(choices: &mut dyn Choices) -> u64 {
+pub(super) fn limit(choices: &mut dyn Choices) -> u64 {
     let shift = [0, 7, 8, 15, 16, 31, 32, 47, 48, 62, 63, 64][choices.below(12) as usize];
     let power = 1u64.checked_shl(shift).unwrap_or(0);
     power.wrapping_add(choices.below(3)).wrapping_sub(1)

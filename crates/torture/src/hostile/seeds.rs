@@ -1,11 +1,12 @@
 //! Small pools, one for each kind of structure in which a hostile image can lie.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base::Result;
 use geom::Provider;
 use ram::Memory;
-use spa::Spa;
+use spa::{Resilver, Settings, Spa};
+use vdev::{Attach, AutoAshift, AuxSpec, Grouping, NewDevice, TopSpec, VdevKind};
 use zpl::mount::{Mount, mount};
 use zpl::{Create, NewFilesystem, SetXattr};
 
@@ -19,6 +20,10 @@ const DISK_BYTES: u64 = 64 << 20;
 const SPARE_BLOCKS: usize = 24;
 /// Seed of the pools' GUIDs and contents: every run makes the same images.
 const SEED: u64 = 0x5eed;
+/// Bytes that are moved in one txg, where that is to be left half done.
+const SLICE_BYTES: u64 = 64 << 10;
+/// Txgs after which it is left.
+const HALF_SLICES: u64 = 8;
 
 const CREATE: Create = Create {
     mode: 0o755,
@@ -37,10 +42,41 @@ pub enum Kind {
     Log,
     /// Two top-level vdevs.
     Vdevs,
+    /// A RAID-Z with one column of parity.
+    Raidz,
+    /// A RAID-Z with two columns of parity, and an intent log that was not replayed.
+    Raidz2,
+    /// A dRAID with a distributed spare.
+    Draid,
+    /// A RAID-Z that was expanded.
+    Expanded,
+    /// A RAID-Z that is half expanded.
+    Expanding,
+    /// Most is on a vdev that was removed.
+    Removed,
+    /// A vdev that is half removed.
+    Removing,
+    /// A mirror whose sequential resilver is half done.
+    Rebuilding,
+    /// A dRAID whose distributed spare is half done.
+    SpareRebuilding,
 }
 
-/// All kinds.
+/// Kinds whose vdevs are devices and mirrors.
 pub const KINDS: [Kind; 4] = [Kind::Files, Kind::Snapshots, Kind::Log, Kind::Vdevs];
+
+/// Kinds of other vdevs.
+pub const VDEV_KINDS: [Kind; 9] = [
+    Kind::Raidz,
+    Kind::Raidz2,
+    Kind::Draid,
+    Kind::Expanded,
+    Kind::Expanding,
+    Kind::Removed,
+    Kind::Removing,
+    Kind::Rebuilding,
+    Kind::SpareRebuilding,
+];
 
 /// Makes the pool of this kind.
 ///
@@ -49,35 +85,130 @@ pub const KINDS: [Kind; 4] = [Kind::Files, Kind::Snapshots, Kind::Log, Kind::Vde
 pub fn image(kind: Kind) -> Result<Image> {
     // In simulated time everything about the pool follows from the seed.
     let disks = rt::simulate(SEED + kind as u64, || build(kind))?;
-    Image::of(disks)
+    let mut image = Image::of(disks)?;
+    image.lies_about_vdevs = VDEV_KINDS.contains(&kind);
+    Ok(image)
+}
+
+/// Devices that a pool begins with, those that it gets later, and the layout.
+fn shape(kind: Kind) -> (usize, usize, Layout) {
+    match kind {
+        Kind::Files | Kind::Log => (1, 0, Layout::Stripe),
+        Kind::Snapshots => (2, 0, Layout::Mirror),
+        Kind::Vdevs => (2, 0, Layout::Stripe),
+        Kind::Raidz => (3, 0, Layout::Raidz(1)),
+        Kind::Raidz2 => (4, 0, Layout::Raidz(2)),
+        Kind::Draid | Kind::SpareRebuilding => (4, 0, Layout::Draid(1, 2, 1)),
+        Kind::Expanded | Kind::Expanding => (3, 1, Layout::Raidz(1)),
+        Kind::Removed | Kind::Removing | Kind::Rebuilding => (1, 1, Layout::Stripe),
+    }
 }
 
 fn build(kind: Kind) -> Result<Vec<Memory>> {
-    let (count, layout) = match kind {
-        Kind::Vdevs => (2, Layout::Stripe),
-        Kind::Snapshots => (2, Layout::Mirror),
-        Kind::Files | Kind::Log => (1, Layout::Stripe),
-    };
-    let disks: Vec<Arc<Memory>> = (0..count)
-        .map(|i| Arc::new(Memory::new(format!("/disk{i}"), DISK_BYTES)))
+    let (count, added, layout) = shape(kind);
+    let disks: Vec<Arc<Memory>> = (0..count + added)
+        .map(|i| {
+            // What is on the first device has to find room on the later one.
+            let bytes = if i < count {
+                DISK_BYTES
+            } else {
+                2 * DISK_BYTES
+            };
+            Arc::new(Memory::new(format!("/disk{i}"), bytes))
+        })
         .collect();
     let providers: Vec<Arc<dyn Provider>> = disks.iter().map(|disk| disk.clone() as _).collect();
+    let (first, later) = providers.split_at(count);
     let root = zpl::mount::init(NewFilesystem::default(), true);
-    let spa = pool::create("tank", layout, 9, &providers, root)?;
-    spare(&spa)?;
+    let settings = settings(kind);
+    let spa = pool::create_with("tank", layout, 9, first, root, settings)?;
+    let is_removed = matches!(kind, Kind::Removed | Kind::Removing);
+    if !is_removed {
+        spare(&spa)?;
+    }
     pool::create_fs(&spa, "tank/fs", &[("recordsize", 512), ("compression", 15)])?;
     let open = match kind {
-        Kind::Files | Kind::Vdevs => files(&spa).map(|()| None),
-        Kind::Snapshots => snapshots(&spa).map(|()| None),
-        Kind::Log => log(&spa).map(Some),
+        Kind::Snapshots | Kind::Rebuilding | Kind::SpareRebuilding => {
+            snapshots(&spa).map(|()| None)
+        }
+        Kind::Log | Kind::Raidz2 => log(&spa).map(Some),
+        _ => files(&spa).map(|()| None),
     }?;
+    if let [new] = later {
+        reshape(&spa, kind, new)?;
+    }
+    if kind == Kind::SpareRebuilding {
+        use_spare(&spa)?;
+    }
     if open.is_none() {
         spa.export()?;
     }
     // With the log still open, as after a crash.
-    let copies = disks.iter().map(|disk| disk.snapshot()).collect();
+    let is_gone = |n: &usize| kind == Kind::Removed && *n == 0;
+    let left = (0..disks.len()).filter(|n| !is_gone(n));
+    let copies = left.map(|n| disks[n].snapshot()).collect();
     drop(open);
     Ok(copies)
+}
+
+/// What takes several txgs is done slowly, so that it can be left half done.
+pub(super) fn settings(kind: Kind) -> Settings {
+    let mut settings = pool::settings();
+    match kind {
+        Kind::Expanding => settings.reflow_max_bytes = SLICE_BYTES,
+        Kind::Removing => settings.removal.segment_max_bytes = SLICE_BYTES,
+        Kind::Rebuilding | Kind::SpareRebuilding => settings.rebuild_max_bytes = SLICE_BYTES,
+        _ => return settings,
+    }
+    settings.scan.blocks_max = 1;
+    settings
+}
+
+/// Makes use of a new device.
+fn reshape(spa: &Spa, kind: Kind, device: &Arc<dyn Provider>) -> Result<()> {
+    let new = NewDevice {
+        kind: VdevKind::Disk,
+        path: device.name().to_owned(),
+        provider: Arc::clone(device),
+    };
+    let sectors = (9, AutoAshift::default());
+    let guid = spa.parts().tree().tops()[0].guid();
+    let mut slices = 0;
+    let mut is_half = || {
+        slices += 1;
+        slices > HALF_SLICES
+    };
+    match kind {
+        Kind::Expanded | Kind::Expanding => {
+            spa.widen(guid, &new, sectors)?;
+            spa.wait_expansion(&mut |_, _| kind == Kind::Expanded || !is_half())?;
+        }
+        Kind::Removed | Kind::Removing => {
+            let top = TopSpec::new(Grouping::Single, vec![new]);
+            spa.add(&[top], &AuxSpec::default(), sectors, true)?;
+            spare(spa)?;
+            spa.sync()?;
+            spa.remove(guid)?;
+            spa.wait_removal(&mut |_| kind == Kind::Removed || !is_half())?;
+        }
+        _ => {
+            spa.attach_with(guid, &new, Attach::Side, sectors, Resilver::Sequential)?;
+            spa.wait_rebuild(&mut |_, _| !is_half())?;
+        }
+    }
+    spa.sync().map(|_| ())
+}
+
+/// Has the distributed spare take over for a device.
+fn use_spare(spa: &Spa) -> Result<()> {
+    let device = spa.parts().tree().devices()[0].guid();
+    let spare = spa.spares()[0].0.guid();
+    spa.attach_distributed_with(device, spare, Resilver::Sequential)?;
+    let mut slices = 0;
+    spa.wait_rebuild(&mut |_, _| {
+        slices += 1;
+        slices <= HALF_SLICES
+    })
 }
 
 /// Writes the file whose blocks edits use as spare space.
@@ -180,19 +311,41 @@ fn change(spa: &Spa, name: &str, seed: u64) -> Result<()> {
     spa.sync().map(|_| ())
 }
 
-/// The images of all kinds, made once.
+/// The images of [`KINDS`], made once.
 ///
 /// # Panics
 /// When they cannot be made.
 #[must_use]
 pub fn all() -> Arc<Vec<Image>> {
     static MADE: Mutex<Option<Arc<Vec<Image>>>> = Mutex::new(None);
-    let mut made = MADE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    once(&MADE, &KINDS)
+}
+
+/// The images of [`VDEV_KINDS`], made once.
+///
+/// # Panics
+/// When they cannot be made.
+#[must_use]
+pub fn all_vdevs() -> Arc<Vec<Image>> {
+    static MADE: Mutex<Option<Arc<Vec<Image>>>> = Mutex::new(None);
+    once(&MADE, &VDEV_KINDS)
+}
+
+/// Those of [`all_vdevs`] that are being resilvered sequentially.
+#[must_use]
+pub fn rebuilding(images: &[Image]) -> Vec<&Image> {
+    let is_rebuilding = |kind: &Kind| matches!(kind, Kind::Rebuilding | Kind::SpareRebuilding);
+    let kinds = VDEV_KINDS.iter().zip(images);
+    kinds
+        .filter_map(|(kind, image)| is_rebuilding(kind).then_some(image))
+        .collect()
+}
+
+fn once(made: &Mutex<Option<Arc<Vec<Image>>>>, kinds: &[Kind]) -> Arc<Vec<Image>> {
+    let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
     let make = || {
-        let images = KINDS.map(|kind| image(kind).unwrap_or_else(|e| panic!("{kind:?}: {e}")));
-        Arc::new(images.into_iter().collect())
+        let image = |kind: &Kind| image(*kind).unwrap_or_else(|e| panic!("{kind:?}: {e}"));
+        Arc::new(kinds.iter().map(image).collect())
     };
     made.get_or_insert_with(make).clone()
 }
