@@ -428,6 +428,23 @@ pub struct ScanStatus {
     pub pass_issued_bytes: u64,
 }
 
+/// The part of `pool_scan_stat_t` that is about the error scrub. Times are seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorScrubStatus {
+    /// pss_error_scrub_state
+    pub state: ScanState,
+    /// pss_error_scrub_start
+    pub start_secs: u64,
+    /// pss_error_scrub_end
+    pub end_secs: u64,
+    /// pss_pass_error_scrub_pause, when paused
+    pub paused_secs: Option<u64>,
+    /// pss_error_scrub_examined: blocks
+    pub examined: u64,
+    /// pss_error_scrub_to_be_examined: blocks that are left
+    pub left: u64,
+}
+
 /// `pool_removal_stat_t`. Times are seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemovalStatus {
@@ -540,6 +557,8 @@ pub struct PoolStatus {
     pub is_foreign: bool,
     /// The last scan.
     pub scan: Option<ScanStatus>,
+    /// The last error scrub, if no scan began since.
+    pub error_scrub: Option<ErrorScrubStatus>,
     /// Sequential resilvers that go on, or the last ones.
     pub rebuilds: Vec<RebuildStatus>,
     /// The last removal.

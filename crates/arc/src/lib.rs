@@ -423,7 +423,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Cache<S> {
 }
 
 impl<S: LogStore + ?Sized + 'static> LogStore for Cache<S> {
-    fn alloc_log(&self, new: &NewLogBlock<'_>) -> Result<BlkPtrPhys> {
+    fn alloc_log(&self, new: &NewLogBlock) -> Result<BlkPtrPhys> {
         self.inner.store.alloc_log(new)
     }
 

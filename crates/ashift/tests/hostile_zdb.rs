@@ -100,7 +100,10 @@ fn every_view_of_a_pool_that_lies_ends() {
     let mut failed = Vec::new();
     let (mut bytes, mut longest) = (0, Duration::ZERO);
     for seed in FOUND.into_iter().chain(first..first + count) {
-        match view(&hostile::devices(&mut Dice::new(seed))) {
+        match view(&hostile::devices(
+            &hostile::images(seed),
+            &mut Dice::new(seed),
+        )) {
             Ok((written, took)) => (bytes, longest) = (bytes + written, longest.max(took)),
             Err(how) => {
                 eprintln!("HOSTILE_SEED={seed}: {how}");

@@ -118,6 +118,17 @@ fn a_mirror_on_512e_drives_is_as_slow_and_as_fast_as_published() {
 }
 
 #[test]
+fn help_may_be_asked_for_after_any_verb() {
+    let bench = Bench::new();
+    for command in ["lab run", "lab report", "bench peer"] {
+        for flag in ["-h", "--help"] {
+            let told = bench.ok(&format!("{command} {flag}"));
+            assert!(told.contains(&format!("ashift {command}")), "{told}");
+        }
+    }
+}
+
+#[test]
 fn the_machines_of_an_experiment_have_its_memory() {
     let bench = Bench::new();
     let run =
@@ -301,7 +312,7 @@ fn a_special_vdev_makes_listing_names_fast_and_takes_the_small_files() {
         &bench,
         "--set one_in=1000 --sweep recordsize=128K --sweep small=0,64K special-vdev",
     );
-    let [plain, _, none, some] = &all[..] else {
+    let [plain, none, some] = &all[..] else {
         panic!("{all:?}")
     };
     assert!(figure(none, "find") < figure(plain, "find") / 2.0);

@@ -425,6 +425,7 @@ fn what_cannot_be_planned_is_said_at_once() {
         ("plan merge missing", "missing"),
         ("plan merge data/00/000/file-0", "file-0"),
         ("plan merge", "merge needs the files"),
+        ("plan merge --ashift 9 missing", "merge takes -j"),
         ("plan", "usage"),
     ] {
         let said = bench.fails(line);

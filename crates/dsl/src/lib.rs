@@ -76,7 +76,7 @@ pub use deadlist::Deadlist;
 pub use dir::{DslDir, Used};
 pub use engine::mos_props;
 pub use env::{DatasetChange, HistoryEvent, PoolEnv};
-pub use errlog::ScanPhase;
+pub use errlog::{ErrorCursor, LoggedBlock, LoggedError, ScanPhase};
 pub use fields::{DatasetFields, DirFields};
 pub use mos::Mos;
 pub use pool::{DslPool, PoolParts};

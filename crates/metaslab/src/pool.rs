@@ -526,8 +526,8 @@ impl Metaslabs {
         })
     }
 
-    /// `metaslab_alloc_dva`: from the vdev after that of the previous copy, from the hinted one, or from
-    /// the rotor's; failing that, from the others in turn.
+    /// `metaslab_alloc_dva`: from the vdev after that of the previous copy, or from the rotor's; failing that, from the
+    /// others in turn.
     fn allocate_copy(
         &self,
         class: &Class,
@@ -536,11 +536,9 @@ impl Metaslabs {
         copy: usize,
     ) -> Option<DvaPhys> {
         let count = class.groups.len();
-        let start = match set.as_slice().last() {
-            Some(before) => class.position(before.vdev()).map(|at| (at + 1) % count),
-            None => request.near.and_then(|dva| class.position(dva.vdev())),
-        };
-        let start = start.unwrap_or_else(|| class.rotor());
+        let before = set.as_slice().last();
+        let before = before.and_then(|before| class.position(before.vdev()));
+        let start = before.map_or_else(|| class.rotor(), |at| (at + 1) % count);
         for at in (0..count).map(|step| (start + step) % count) {
             let group = &class.groups[at];
             let vdev = group.geometry.id;
@@ -566,7 +564,6 @@ struct Request<'a> {
     txg: Txg,
     psize: u64,
     copies: usize,
-    near: Option<DvaPhys>,
     store: &'a dyn SpaceMapStore,
 }
 
@@ -589,7 +586,6 @@ impl Allocator for Metaslabs {
             txg,
             psize,
             copies,
-            near: hint.near,
             store: store.as_deref().unwrap_or(&NoStore),
         };
         let (dvas, is_log) = loop {

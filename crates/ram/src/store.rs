@@ -362,7 +362,7 @@ impl BlockStore for RamStore {
 }
 
 impl LogStore for RamStore {
-    fn alloc_log(&self, new: &NewLogBlock<'_>) -> Result<BlkPtrPhys> {
+    fn alloc_log(&self, new: &NewLogBlock) -> Result<BlkPtrPhys> {
         let mut state = self.state.lock();
         let mut bp = zio::new_log_bp(new.txg, new.size, new.checksum, new.verifier);
         bp.set_dva(0, state.place(new.size));
@@ -465,7 +465,6 @@ mod tests {
                 size: 4096,
                 checksum: kind,
                 verifier: [1, 2, 3, 4],
-                near: None,
                 keeps_to_logs: false,
             })
             .unwrap();

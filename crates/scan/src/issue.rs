@@ -75,16 +75,10 @@ impl Tally {
         phys.errors.set(more(phys.errors.get(), self.errors));
     }
 
-    fn note(
-        &mut self,
-        at: &Bookmark,
-        birth: Txg,
-        psize: u64,
-        outcome: &base::Result<PhysicalReport>,
-    ) {
+    fn note(&mut self, at: &Bookmark, birth: Txg, outcome: &base::Result<PhysicalReport>) {
         match outcome {
             Ok(report) => {
-                self.repaired_bytes += psize * u64::from(report.repaired);
+                self.repaired_bytes += report.repaired_bytes;
                 self.unrepaired += u64::from(report.bad - report.repaired.min(report.bad));
             }
             Err(_) => {
@@ -154,8 +148,21 @@ impl<'a> Issue<'a> {
     /// Records that a block leading to others could not be read.
     pub(crate) fn lost(&mut self, bp: &BlkPtrPhys, at: &Bookmark, error: Error) {
         if error.kind() != ErrorKind::Suspended {
-            self.tally.note(at, bp.birth(), 0, &Err(error));
+            self.tally.note(at, bp.birth(), &Err(error));
         }
+    }
+
+    /// Records that a block cannot be found, since what leads to it cannot be read.
+    pub(crate) fn lost_at(&mut self, at: &Bookmark, birth: Txg) {
+        self.visited += 1;
+        let error = Error::new(ErrorKind::Io, "cannot be found");
+        self.tally.note(at, birth, &Err(error));
+    }
+
+    /// Reads what is collected; the number of blocks so far without a good copy.
+    pub(crate) fn errors(&mut self) -> u64 {
+        self.issue();
+        self.tally.errors
     }
 
     /// Whether the slice should end.
@@ -196,7 +203,7 @@ fn read(pipeline: &Pipeline, runs: &Runs) -> Tally {
             // A lost block fails with each of its copies; it is counted once.
             if report.is_ok() || copy.is_first() {
                 let BlockCopy { bp, bookmark, .. } = copy;
-                tally.note(bookmark, bp.birth(), bp.psize(), report);
+                tally.note(bookmark, bp.birth(), report);
                 if report.is_err() && *bookmark == SHARED {
                     tally.lost_shared.push(bp.cksum_words());
                 }

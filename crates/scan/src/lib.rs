@@ -37,11 +37,13 @@
 //! # Source
 //! OpenZFS `module/zfs/dsl_scan.c`, `include/sys/dsl_scan.h`.
 
+mod error_scrub;
 mod issue;
 mod slice;
 mod state;
 mod visit;
 
+pub use error_scrub::ErrorScrub;
 pub use issue::Tally;
 pub use slice::{Outcome, Pace, Pool};
 pub use state::{Kind, Range, Scan};

@@ -220,7 +220,7 @@ impl OpenPool {
             let done = each.phys.bytes_rebuilt.get();
             each.phys.bytes_est.get().saturating_sub(done)
         });
-        left.sum::<u64>() + self.scan_left(Kind::Resilver)
+        left.fold(self.scan_left(Kind::Resilver), u64::saturating_add)
     }
 
     fn scan_left(&self, kind: Kind) -> u64 {

@@ -40,7 +40,10 @@ impl OpenPool {
     /// # Errors
     /// `Busy` if the pool needs it; `NotFound`.
     pub fn offline(&self, device: Guid, temporarily: bool) -> Result<()> {
-        self.parts().tree().offline(device, temporarily)?;
+        match self.cache(device) {
+            Some(_) => self.offline_cache(device, temporarily)?,
+            None => self.parts().tree().offline(device, temporarily)?,
+        }
         self.forget_absent(device);
         if temporarily {
             self.changing().lock().offline.push(device.0);
@@ -72,8 +75,13 @@ impl OpenPool {
     /// # Errors
     /// Why it is absent.
     pub fn online(&self, device: Guid) -> std::result::Result<(), Absence> {
-        let found = self.parts().tree().find_device(device);
-        let (device, _) = found.map_err(Absence::Error)?;
+        let device = match self.cache(device) {
+            Some(cache) => cache,
+            None => {
+                let found = self.parts().tree().find_device(device);
+                found.map_err(Absence::Error)?.0
+            }
+        };
         match () {
             () if device.leaf().state() == GIVEN_UP => Err(Absence::Faulted),
             () if self.is_missing(&device) => Err(Absence::StillMissing),
@@ -114,10 +122,16 @@ impl OpenPool {
         let provider = names.open(&path, OpenMode::ReadWrite);
         let provider = provider.map_err(|_| Absence::NotFound)?;
         let owner = vdev::label::owner(&*provider);
-        if owner.is_none_or(|o| o.guid != device.guid() || o.pool_guid != self.guid()) {
+        let is_cache = self.cache(device.guid()).is_some();
+        // The label of a cache device does not say of which pool it is.
+        let pool = if is_cache { Guid(0) } else { self.guid() };
+        if owner.is_none_or(|o| o.guid != device.guid() || o.pool_guid != pool) {
             return Err(Absence::OtherDevice);
         }
-        let online = self.parts().tree().online(device.guid(), provider);
+        let online = match is_cache {
+            true => self.online_cache(device.guid(), provider),
+            false => self.parts().tree().online(device.guid(), provider),
+        };
         online.map_err(Absence::Error)?;
         self.forget_absent(device.guid());
         self.notify("vdev_online", Some(device));

@@ -341,7 +341,10 @@ impl Opened {
 fn take_away(spa: &Spa, facts: &Facts) {
     let tree = spa.parts().tree();
     for guid in &facts.offline {
-        let _ = tree.offline(Guid(*guid), true);
+        let _ = match spa.cache(Guid(*guid)) {
+            Some(_) => spa.offline_cache(Guid(*guid), true),
+            None => tree.offline(Guid(*guid), true),
+        };
     }
     for guid in &facts.faulted {
         let _ = tree.fault(Guid(*guid), true);

@@ -32,7 +32,7 @@ const SCRUBS_MAX: usize = 5;
 /// What a scrub has found.
 #[derive(Debug, Default)]
 pub struct Scrubbed {
-    /// Damaged objects that were read again; 0 if all blocks were read.
+    /// Damaged objects that were looked at; 0 if all blocks were read.
     pub objects: usize,
     /// Bytes that were repaired.
     pub repaired_bytes: u64,
@@ -42,7 +42,7 @@ pub struct Scrubbed {
     pub errors: u64,
     /// What the checker has found besides.
     pub findings: Vec<Finding>,
-    /// Whether nothing is wrong; when only damaged objects were read, warnings do not count.
+    /// Whether nothing is wrong.
     pub is_clean: bool,
 }
 
@@ -141,38 +141,53 @@ impl OpenPool {
         Err(Error::new(ErrorKind::Io, text))
     }
 
-    /// Reads the blocks that are known to be damaged again; `None` if there are none.
+    /// Reads the blocks that are known to be damaged again, until the end, and goes on with that if it was paused or
+    /// interrupted; `None` if there are none.
     ///
     /// # Errors
-    /// Errors of reading and writing the error log.
+    /// `Busy` if a scan runs; `Unsupported` without `head_errlog`; `ReadOnly`, `Suspended`.
     pub fn scrub_errors(&self) -> Outcome<Option<Scrubbed>> {
         let name = self.name();
-        let record = Failure::of(Attempt::Record, &name);
-        let objects = objects_of(&self.damaged().map_err(&record)?);
+        let failed = Failure::of(Attempt::Scrub, &name);
+        let objects = objects_of(&self.damaged().map_err(&failed)?);
+        let healed = self.healed_bytes();
+        if !self.is_error_scrubbing() || self.is_error_scrub_paused() {
+            Spa::scrub_errors(self).map_err(&failed)?;
+        }
+        self.wait_error_scrub().map_err(&failed)?;
         if objects.is_empty() {
             return Ok(None);
         }
-        let (count, healed) = (objects.len(), self.healed_bytes());
-        let options = check::Options {
-            only: Some(Arc::new(objects)),
-            leaks: false,
-            ..check::Options::default()
-        };
-        let report = self.verify(options)?;
-        let lost = lost_in(&report);
-        let errors = lost.len() as u64;
-        self.replace_errors(lost).map_err(record)?;
+        let scrub = self.error_scrub().unwrap_or_default();
         Ok(Some(Scrubbed {
-            objects: count,
+            objects: objects.len(),
             repaired_bytes: self.healed_bytes().saturating_sub(healed),
-            errors,
-            is_clean: report.is_clean(),
-            findings: report.findings,
-            ..Scrubbed::default()
+            secs: scrub.end_time.get().saturating_sub(scrub.start_time.get()),
+            errors: scrub.errors.get(),
+            is_clean: scrub.errors.get() == 0,
+            findings: Vec::new(),
         }))
     }
 
-    /// Cancels the running scrub.
+    /// Begins an error scrub, or goes on with one that is paused, in a pool that stays open.
+    ///
+    /// # Errors
+    /// As [`scrub_errors`](OpenPool::scrub_errors).
+    pub fn begin_error_scrub(&self) -> Outcome<()> {
+        let begun = Spa::scrub_errors(self);
+        begun.map_err(Failure::of(Attempt::Scrub, &self.name()))
+    }
+
+    fn wait_error_scrub(&self) -> Result<()> {
+        let show = self.pools().observer().progress();
+        Spa::wait_error_scrub(self, &mut |scrub| {
+            let examined = scrub.examined.get();
+            show(examined, examined.saturating_add(scrub.to_examine.get()));
+            true
+        })
+    }
+
+    /// Cancels the running scrub, or error scrub.
     ///
     /// # Errors
     /// `NotFound` if none is running; `ReadOnly`, `Suspended`.
@@ -181,12 +196,13 @@ impl OpenPool {
         stopped.map_err(Failure::of(Attempt::CancelScrub, &self.name()))
     }
 
-    /// Pauses the running scrub; as in OpenZFS, it is not an error if none is running.
+    /// Pauses the running scrub, or error scrub; as in OpenZFS, it is not an error if none is running.
     ///
     /// # Errors
-    /// `ReadOnly`, `Suspended`.
+    /// `Busy` if it is an error scrub that is paused; `ReadOnly`, `Suspended`.
     pub fn pause_running_scrub(&self) -> Outcome<()> {
         let paused = match self.scan_running() {
+            _ if self.is_error_scrubbing() => self.pause_scrub(),
             Some(Kind::Scrub) => self.pause_scrub(),
             _ => Ok(()),
         };

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use admin::dedup::{DedupRow, DedupStatus};
 use admin::listing::{Item, Prop};
 use admin::pool::{
-    CheckpointStatus, ExpandStatus, PoolStatus, RebuildStatus, ScanFunction, ScanState, ScanStatus,
-    VdevAux, VdevKind, VdevState, VdevStatus,
+    CheckpointStatus, ErrorScrubStatus, ExpandStatus, PoolStatus, RebuildStatus, ScanFunction,
+    ScanState, ScanStatus, VdevAux, VdevKind, VdevState, VdevStatus,
 };
 use base::{Error, ErrorKind, Guid, Result, Txg, VdevId};
 use geom::disk::OpenMode;
@@ -265,8 +265,12 @@ pub(crate) fn listed_aux(config: &NvList, list: &str, find: &Find<'_>) -> Vec<Vd
                 ..vdev_status(&spare, 0, AllocClass::Normal)
             });
         }
-        let opened = find(spare.guid(), path.as_deref()).map(|found| spare.leaf().open(found));
-        if !matches!(opened, Some(Ok(()))) {
+        let is_offline = spare.config().offline;
+        let opened = find(spare.guid(), path.as_deref()).filter(|_| !is_offline);
+        let opened = opened.map(|found| spare.leaf().open(found));
+        if is_offline {
+            spare.leaf().close(VdevState::Offline, VdevAux::None);
+        } else if !matches!(opened, Some(Ok(()))) {
             let leaf = spare.leaf();
             leaf.close(VdevState::CantOpen, VdevAux::OpenFailed);
         }
@@ -342,6 +346,7 @@ fn status_of(pools: &Pools, pool: &Spa, mounted: &Mounted<'_>) -> Result<PoolSta
         is_readable: true,
         has_disabled_features: has_disabled_features && !is_restricted(pool),
         scan: scan_status(pool)?,
+        error_scrub: error_scrub_status(pool),
         rebuilds: pool.rebuilds().iter().map(rebuild_status).collect(),
         removal: removal_status(pool),
         expand: expand_status(pool)?,
@@ -612,4 +617,24 @@ fn scan_status(pool: &Spa) -> Result<Option<ScanStatus>> {
         pass_examined_bytes: pass_bytes,
         pass_issued_bytes: pass_bytes,
     }))
+}
+
+/// One that is paused has been so since the pool was opened, as far as is known.
+#[doc(alias = "spa_scan_get_stats")]
+fn error_scrub_status(pool: &Spa) -> Option<ErrorScrubStatus> {
+    let scrub = pool.error_scrub()?;
+    let is_paused = pool.is_error_scrub_paused();
+    Some(ErrorScrubStatus {
+        state: match scrub.state.get() {
+            0 => return None,
+            DSS_FINISHED => ScanState::Finished,
+            DSS_CANCELED => ScanState::Canceled,
+            _ => ScanState::Scanning,
+        },
+        start_secs: scrub.start_time.get(),
+        end_secs: scrub.end_time.get(),
+        paused_secs: is_paused.then(|| rt::wall_clock().secs),
+        examined: scrub.examined.get(),
+        left: scrub.to_examine.get(),
+    })
 }

@@ -101,6 +101,11 @@ impl AuxList {
         Some(self.devices.remove(at))
     }
 
+    /// A device in it is other than the list on disk says.
+    pub(crate) fn changed(&mut self) {
+        self.is_dirty = true;
+    }
+
     fn configs(&self) -> Vec<NvList> {
         let devices = self.devices.iter();
         devices
@@ -109,8 +114,13 @@ impl AuxList {
     }
 }
 
-/// Gives the device its provider if it was found; returns whether it has another path than the list says.
+/// Gives the device its provider if it was found and is not offline; returns whether it has another path than the
+/// list says.
 fn open_device(device: &Vdev, found: &FoundPool) -> bool {
+    if device.config().offline {
+        device.leaf().close(VdevState::Offline, VdevAux::None);
+        return false;
+    }
     let path = device.config().path.clone();
     let guid = device.guid();
     let in_use = || Some(&found.device(guid, path.as_deref())?.provider);

@@ -49,6 +49,7 @@ pub(crate) struct Core {
     deferred_bytes: AtomicU64,
     sharing: Arc<Sharing>,
     scan: scan::Scan,
+    error_scrub: scan::ErrorScrub,
     kept: Arc<Kept>,
     events: Events,
 }
@@ -82,6 +83,7 @@ impl Core {
             deferred_bytes: AtomicU64::new(0),
             sharing: Arc::default(),
             scan: scan::Scan::default(),
+            error_scrub: scan::ErrorScrub::default(),
             kept,
             events: Events::default(),
         })
@@ -122,6 +124,11 @@ impl Core {
     /// The scrub or resilver.
     pub(crate) fn scan(&self) -> &scan::Scan {
         &self.scan
+    }
+
+    /// The scrub of the error log.
+    pub(crate) fn error_scrub(&self) -> &scan::ErrorScrub {
+        &self.error_scrub
     }
 
     /// What happened.

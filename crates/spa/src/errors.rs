@@ -28,6 +28,7 @@ impl Inner {
         let phase = match self.core.scan().running() {
             _ if has_ended => ScanPhase::Ended,
             Some(_) => ScanPhase::Running,
+            None if self.core.error_scrub().is_running() => ScanPhase::Running,
             None => ScanPhase::None,
         };
         let met = self.pipeline.take_errors();
@@ -65,23 +66,5 @@ impl Spa {
     /// Takes the damaged blocks that are not in a log yet; they are removed from the pipeline.
     pub fn take_errors(&self) -> BTreeMap<Bookmark, Txg> {
         self.inner.pipeline.take_errors()
-    }
-
-    /// Replaces all known damage, after reading it again: only the blocks in `damaged` are still
-    /// damaged.
-    ///
-    /// # Errors
-    /// `ReadOnly`, `Suspended`.
-    #[doc(alias = "dsl_errorscrub_done")]
-    pub fn replace_errors(&self, damaged: BTreeMap<Bookmark, Txg>) -> Result<()> {
-        self.in_sync(move |inner, _| {
-            inner.pipeline.take_errors();
-            // A running scan has its own log, and keeps it.
-            if inner.core.scan().running().is_none() {
-                inner.scanning.has_ended.store(true, Ordering::Release);
-            }
-            inner.pipeline.note_errors(damaged);
-            Ok(())
-        })
     }
 }

@@ -16,11 +16,12 @@ use std::sync::Arc;
 use arc::l2::{L2Device, L2Io, L2Shape};
 use base::{Error, ErrorKind, Guid, ObjectId, ObjsetId, Result, align_down};
 use dmu::Tx;
+use geom::Provider;
 use phys::PropValue;
 use phys::label::allocatable_size;
 use phys::uberblock::SPA_VERSION_FEATURES;
 use vdev::label::owner;
-use vdev::{AutoAshift, NewDevice, PoolState, Vdev};
+use vdev::{AutoAshift, NewDevice, PoolState, Vdev, VdevAux, VdevState};
 use zio::Priority;
 
 use crate::spa::{Inner, Spa};
@@ -71,11 +72,7 @@ impl Spa {
     #[doc(alias = "spa_vdev_remove")]
     pub fn remove_cache(&self, guid: Guid) -> Result<()> {
         self.check_no_checkpoint()?;
-        if self.inner.state.lock().caches.find(guid).is_none() {
-            return Err(Error::not_found(format!(
-                "no cache device with guid {guid}"
-            )));
-        }
+        self.known_cache(guid)?;
         self.change_tree(
             |_| Ok(()),
             move |inner, tx| {
@@ -83,6 +80,51 @@ impl Spa {
                 Ok(())
             },
         )
+    }
+
+    /// A cache device.
+    #[must_use]
+    pub fn cache(&self, guid: Guid) -> Option<Arc<Vdev>> {
+        self.inner.state.lock().caches.find(guid).cloned()
+    }
+
+    /// Takes a cache device offline: it is neither read nor written to any more. `temporarily` until the next import.
+    ///
+    /// # Errors
+    /// `NotFound` if it is not one.
+    #[doc(alias = "vdev_offline")]
+    pub fn offline_cache(&self, guid: Guid, temporarily: bool) -> Result<()> {
+        let cache = self.known_cache(guid)?;
+        self.inner.l2.remove(guid);
+        cache.leaf().close(VdevState::Offline, VdevAux::None);
+        cache.update(|config| {
+            config.offline = true;
+            config.offline_temporarily = temporarily;
+        });
+        self.inner.state.lock().caches.changed();
+        Ok(())
+    }
+
+    /// Uses a cache device again that was offline, missing or given up; what it holds is known again when it is first
+    /// read.
+    ///
+    /// # Errors
+    /// `NotFound` if it is not one; `InvalidInput` if it is too small.
+    #[doc(alias = "vdev_online")]
+    pub fn online_cache(&self, guid: Guid, provider: Arc<dyn Provider>) -> Result<()> {
+        let cache = self.known_cache(guid)?;
+        cache.leaf().clear_errors();
+        cache.stats().clear_errors();
+        cache.update(|config| (config.offline, config.offline_temporarily) = (false, false));
+        cache.leaf().open(provider)?;
+        self.inner.state.lock().caches.changed();
+        self.inner.open_caches();
+        Ok(())
+    }
+
+    fn known_cache(&self, guid: Guid) -> Result<Arc<Vdev>> {
+        let cache = self.cache(guid);
+        cache.ok_or_else(|| Error::not_found(format!("no cache device with guid {guid}")))
     }
 
     /// Labels new cache devices.

@@ -18,6 +18,7 @@ mod core;
 mod create;
 mod dedup;
 mod dtl;
+mod error_scrub;
 mod errors;
 mod events;
 mod expand;

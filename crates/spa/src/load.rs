@@ -641,6 +641,7 @@ fn load(
         sharing?; // not needed to read
     }
     core.scan().load(&mos)?;
+    core.error_scrub().load(&mos)?;
 
     for (top, class) in tree.tops().iter().zip(look.classes) {
         top.update(|config| config.alloc_bias = class);

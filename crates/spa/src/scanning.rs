@@ -199,7 +199,17 @@ impl Inner {
 
     fn slice(&self, kind: Kind, mos_root: BlkPtrPhys, tx: &Tx) -> Result<scan::Outcome> {
         let scan = self.core.scan();
-        let outcome = self.with_pool(kind, mos_root, |pool| scan.slice(pool, tx));
+        self.timed_slice(kind, mos_root, |pool| scan.slice(pool, tx))
+    }
+
+    /// Calls `run` with the pool as a scan sees it, and notes when it has ended.
+    pub(crate) fn timed_slice<T>(
+        &self,
+        kind: Kind,
+        mos_root: BlkPtrPhys,
+        run: impl FnOnce(&scan::Pool<'_>) -> T,
+    ) -> T {
+        let outcome = self.with_pool(kind, mos_root, run);
         let ended_ns = &self.scanning.slice_ended_ns;
         ended_ns.store(rt::now_ns(), Ordering::Relaxed);
         outcome
@@ -379,7 +389,7 @@ impl Inner {
     /// Begins a scrub, unless a scan runs.
     #[doc(alias = "zfs_scrub_after_expand")]
     pub(crate) fn scrub_after_reflow(&self, tx: &Tx) -> Result<()> {
-        if self.core.scan().running().is_some() {
+        if self.core.scan().running().is_some() || self.core.error_scrub().is_running() {
             return Ok(());
         }
         self.begin_scan(Kind::Scrub, tx)
@@ -420,6 +430,7 @@ impl Inner {
 
     /// As [`begin_scan`](Self::begin_scan), of blocks that were born after a txg, unless devices lack older ones.
     fn begin_scan_since(&self, kind: Kind, since: Txg, tx: &Tx) -> Result<()> {
+        self.erase_error_scrub(tx)?;
         self.end_deferring(tx)?;
         let stale = self.stale_devices();
         let spans = stale.iter().filter_map(|device| device.leaf().dtl().span());
@@ -545,10 +556,10 @@ impl Spa {
             None if self.is_rebuilding() => {
                 return Err(Error::new(ErrorKind::Busy, "currently resilvering"));
             }
-            None => {}
+            None => self.check_not_error_scrubbing()?,
         }
         self.in_sync(move |inner, tx| {
-            if inner.rebuilds.is_any_active() {
+            if inner.rebuilds.is_any_active() || inner.core.error_scrub().is_running() {
                 return Ok(());
             }
             let last = directory::find(&inner.mos, LAST_SCRUBBED_TXG)?;
@@ -559,12 +570,15 @@ impl Spa {
         })
     }
 
-    /// Pauses the running scrub.
+    /// Pauses the running scrub, or error scrub.
     ///
     /// # Errors
-    /// `NotFound` when none runs; `ReadOnly`, `Suspended`.
+    /// `NotFound` when none runs; `Busy` when it is an error scrub that is paused; `ReadOnly`, `Suspended`.
     #[doc(alias = "dsl_scrub_set_pause_resume")]
     pub fn pause_scrub(&self) -> Result<()> {
+        if self.is_error_scrubbing() {
+            return self.pause_error_scrub();
+        }
         self.check_scrubbing()?;
         self.pause(true)
     }
@@ -582,12 +596,15 @@ impl Spa {
         })
     }
 
-    /// Cancels the running scrub.
+    /// Cancels the running scrub, or error scrub.
     ///
     /// # Errors
-    /// As [`pause_scrub`](Spa::pause_scrub).
+    /// `NotFound` when none runs; `ReadOnly`, `Suspended`.
     #[doc(alias = "dsl_scan_cancel")]
     pub fn stop_scrub(&self) -> Result<()> {
+        if self.is_error_scrubbing() {
+            return self.stop_error_scrub();
+        }
         self.check_scrubbing()?;
         // It may have ended meanwhile.
         self.in_sync(Inner::cancel_scrub)
@@ -659,11 +676,7 @@ impl Spa {
             let txg = self.inner.groups.synced_txg();
             self.inner.groups.wait_unhurried(txg.next())?;
         }
-        // The end may have been observed in the middle of the txg that writes it.
-        let synced = self.inner.groups.synced_txg();
-        if self.inner.groups.open_txg() > synced.next() {
-            self.inner.groups.wait_unhurried(synced.next())?;
-        }
+        self.wait_end_written()?;
         self.finish_replacements()
     }
 

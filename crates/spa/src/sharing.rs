@@ -331,6 +331,7 @@ impl DedupTables for Sharing {
         Ok(Known {
             any: found.and_then(|found| found.any),
             wanted: found.and_then(|found| found.wanted),
+            partial: found.and_then(|found| found.partial),
             has_room: found.map_or(has_room, |found| found.has_room),
         })
     }
@@ -342,9 +343,9 @@ impl DedupTables for Sharing {
         referred.expect("a block that was written has a checksum");
     }
 
-    fn forget(&self, bp: &BlkPtrPhys) {
+    fn forget(&self, bp: &BlkPtrPhys, had: usize) {
         if let Some(tables) = self.tables.lock().as_mut() {
-            tables.forget(bp);
+            tables.forget(bp, had);
         }
     }
 }

@@ -549,6 +549,16 @@ impl Spa {
         self.inner.groups.wait_synced(txg)
     }
 
+    /// For who has waited for the end of something: that may have been observed in the middle of the txg that writes
+    /// it.
+    pub(crate) fn wait_end_written(&self) -> Result<()> {
+        let synced = self.inner.groups.synced_txg();
+        if !self.is_readonly() && self.inner.groups.open_txg() > synced.next() {
+            self.inner.groups.wait_unhurried(synced.next())?;
+        }
+        Ok(())
+    }
+
     /// Runs `change` in syncing context of the open txg and waits for it.
     pub(crate) fn in_sync<T: Send + 'static>(
         &self,

@@ -102,6 +102,7 @@ impl Inner {
                 self.dsl().sync_datasets(tx, pass)?;
                 self.sync_rebuilds(tx)?;
                 self.sync_scan(tx)?;
+                self.sync_error_scrub(tx)?;
                 // With those of devices that were attached, or that the scan has brought up to date.
                 self.sync_dtls(tx)?;
                 self.sync_errors(tx)?;

@@ -21,7 +21,7 @@ use geom::Provider;
 use nvpair::NvList;
 use phys::label::allocatable_size;
 use phys::uberblock::{SPA_VERSION_FEATURES, UBERBLOCK_MAGIC, UberblockPhys};
-use zio::{Io, Priority, Purpose, RunBlock, ScrubReport, VdevOps};
+use zio::{Io, Placement, Priority, Purpose, RunBlock, ScrubReport, VdevOps};
 
 use crate::*;
 
@@ -99,11 +99,12 @@ impl BlockIo for VdevTree {
     ) -> Result<ScrubReport> {
         let range = 0..buf.len();
         let block = RunBlock {
+            offset,
             range,
             birth: BIRTH,
         };
         let verify = |_: usize, bytes: &[u8]| verify(bytes);
-        let mut reports = self.scrub(vdev, offset, buf, &[block], &verify)?;
+        let mut reports = self.scrub(vdev, buf, &[block], &verify)?;
         reports.pop().unwrap()
     }
 }

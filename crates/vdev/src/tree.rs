@@ -21,7 +21,7 @@ use arc_swap::ArcSwap;
 use base::{Context, Error, ErrorKind, Guid, Result, Txg, VdevId};
 use phys::uberblock::UberblockPhys;
 use rt::{Mutex, OneShot, RwLock, RwLockReadGuard, TaskQueue};
-use zio::{Io, RunBlock, ScrubReport, VdevOps};
+use zio::{Io, Placement, RunBlock, ScrubReport, VdevOps};
 
 use crate::dtl::TXG_CONCURRENT_STATES;
 use crate::kinds::Node;
@@ -332,14 +332,15 @@ impl VdevOps for VdevTree {
     fn scrub(
         &self,
         vdev: VdevId,
-        offset: u64,
         buf: &mut [u8],
         blocks: &[RunBlock],
         verify: &dyn Fn(usize, &[u8]) -> bool,
     ) -> Result<Vec<Result<ScrubReport>>> {
-        let len = buf.len() as u64;
+        let offset = blocks.first().map_or(0, |block| block.offset);
+        let end = |block: &RunBlock| block.offset.saturating_add(block.range.len() as u64);
+        let len = blocks.last().map_or(0, end).saturating_sub(offset);
         self.with_top(vdev, offset, len, |top| {
-            let reports = top.scrub(offset, buf, blocks, verify);
+            let reports = top.scrub(buf, blocks, verify);
             let name = || format!("vdev {vdev} ({}): near {offset}", top.vdev.name());
             Ok(reports.into_iter().map(|r| r.within(name)).collect())
         })
@@ -361,8 +362,9 @@ impl VdevOps for VdevTree {
         top.devices().is_empty() || top.is_complete(&answers)
     }
 
-    fn is_linear(&self, vdev: VdevId) -> bool {
-        self.top(vdev).is_some_and(|top| top.ops().is_linear())
+    fn placement(&self, vdev: VdevId) -> Placement {
+        let top = self.top(vdev);
+        top.map_or(Placement::Elsewhere, |top| top.ops().placement())
     }
 
     fn writes_at_once(&self, vdev: VdevId) -> usize {

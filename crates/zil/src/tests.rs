@@ -90,7 +90,7 @@ impl BlockStore for CrashStore {
 }
 
 impl LogStore for CrashStore {
-    fn alloc_log(&self, new: &NewLogBlock<'_>) -> Result<BlkPtrPhys> {
+    fn alloc_log(&self, new: &NewLogBlock) -> Result<BlkPtrPhys> {
         if self.state.lock().no_space {
             return Err(Error::new(ErrorKind::NoSpace, "no room for a log"));
         }

@@ -310,7 +310,7 @@ impl Zilog {
         let tx = self.parts.groups.hold_open_unthrottled()?;
         let mut verifier = bp.cksum_words();
         verifier[ZIL_ZC_SEQ] = verifier[ZIL_ZC_SEQ].wrapping_add(1);
-        let next = self.allocate(tx.txg(), size, verifier, Some(bp))?;
+        let next = self.allocate(tx.txg(), size, verifier)?;
         let mut state = self.state.lock();
         state.lwbs.back_mut().expect("there is a chain").max_txg = max_txg;
         state.lwbs.push_back(new_lwb(next, tx.txg()));
@@ -319,19 +319,12 @@ impl Zilog {
         Ok(next)
     }
 
-    fn allocate(
-        &self,
-        txg: Txg,
-        size: u64,
-        verifier: [u64; 4],
-        near: Option<&BlkPtrPhys>,
-    ) -> Result<BlkPtrPhys> {
+    fn allocate(&self, txg: Txg, size: u64, verifier: [u64; 4]) -> Result<BlkPtrPhys> {
         self.store().alloc_log(&NewLogBlock {
             txg,
             size,
             checksum: ChecksumType::Zilog2,
             verifier,
-            near,
             keeps_to_logs: !self.parts.host.has_room(size),
         })
     }
@@ -363,7 +356,7 @@ impl Zilog {
         let tx = self.parts.groups.hold_open(0)?;
         let txg = tx.txg();
         let verifier = new_verifier(&self.parts.objset);
-        let bp = self.allocate(txg, ZIL_MIN_BLKSZ, verifier, None)?;
+        let bp = self.allocate(txg, ZIL_MIN_BLKSZ, verifier)?;
         self.state.lock().lwbs.push_back(new_lwb(bp, txg));
         self.parts.host.chain_begins(&tx);
         self.mark_dirty(&tx);

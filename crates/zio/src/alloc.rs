@@ -49,8 +49,6 @@ impl AllocClass {
 pub struct Hint {
     /// The block that is being written: blocks of one object are best placed near each other.
     pub bookmark: Bookmark,
-    /// hintdva: a block next to which this one is likely to be read (the log block before it).
-    pub near: Option<DvaPhys>,
     /// Of a log block: whether only devices and metaslabs that are set aside for logs will do.
     pub keeps_to_logs: bool,
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use base::{BlkId, Buf, ObjectId, ObjsetId, Result, Txg};
 use compress::Algorithm;
-use phys::{BlkPtrPhys, ChecksumType};
+use phys::{BlkPtrPhys, ChecksumType, ObjectType};
 
 use crate::{Prepared, UnderWay};
 
@@ -115,6 +115,8 @@ pub struct WritePolicy {
     pub dedup: Dedup,
     /// zp_encrypt: whether the block is of an encrypted data set. Never embedded; the key must be loaded.
     pub encrypt: bool,
+    /// zp_storage_type: the block belongs where blocks of this type do, if not where its own type says.
+    pub storage: Option<ObjectType>,
 }
 
 impl Default for WritePolicy {
@@ -128,6 +130,7 @@ impl Default for WritePolicy {
             special_small_blocks: 0,
             dedup: Dedup::Off,
             encrypt: false,
+            storage: None,
         }
     }
 }
@@ -306,7 +309,7 @@ pub trait BlockStore: Send + Sync {
 
 /// A log block to be allocated.
 #[derive(Clone, Copy, Debug)]
-pub struct NewLogBlock<'a> {
+pub struct NewLogBlock {
     /// The txg in which it is allocated.
     pub txg: Txg,
     /// Bytes: a multiple of 4 KiB, at most 128 KiB.
@@ -315,8 +318,6 @@ pub struct NewLogBlock<'a> {
     pub checksum: ChecksumType,
     /// For blk_cksum (`ZIL_ZC_*`: log guid, log guid, objset, sequence).
     pub verifier: [u64; 4],
-    /// The block before it.
-    pub near: Option<&'a BlkPtrPhys>,
     /// Whether only what is set aside for logs will do, because data may need the rest.
     pub keeps_to_logs: bool,
 }
@@ -329,7 +330,7 @@ pub trait LogStore: BlockStore {
     /// # Errors
     /// `NoSpace`.
     #[doc(alias = "zio_alloc_zil")]
-    fn alloc_log(&self, new: &NewLogBlock<'_>) -> Result<BlkPtrPhys>;
+    fn alloc_log(&self, new: &NewLogBlock) -> Result<BlkPtrPhys>;
 
     /// Writes an allocated log block: completes the `zil_chain_t`'s embedded checksum in `data`
     /// (whose length is the block's size) and writes it. Not durable before

@@ -10,7 +10,8 @@
 //! |---|---|
 //! | enough copies | the pointer gets their DVAs and their physical birth, and one more reference is counted |
 //! | none | the block is allocated and written, and entered with one reference |
-//! | fewer copies, and no room for another block | the block is an ordinary one |
+//! | fewer copies, and room for them (`fast_dedup`) | the missing ones are written, and entered; the pointer gets all |
+//! | fewer copies, and no room, or in pieces | the block is an ordinary one |
 //! | other bytes (*verify*) | with a weak checksum, SHA-256 is tried; otherwise the block is an ordinary one |
 //! | cannot be read | the block is an ordinary one |
 //!
@@ -49,6 +50,8 @@ pub struct Known {
     pub any: Option<BlkPtrPhys>,
     /// The one that has as many copies as are wanted.
     pub wanted: Option<BlkPtrPhys>,
+    /// The one that can be given more copies.
+    pub partial: Option<BlkPtrPhys>,
     /// Whether a block can be entered if there is none that is wanted.
     pub has_room: bool,
 }
@@ -62,13 +65,23 @@ pub trait DedupTables: Send + Sync {
     #[doc(alias = "ddt_lookup")]
     fn find(&self, bp: &BlkPtrPhys, copies: usize) -> Result<Known>;
 
-    /// Counts a pointer to a block, which is entered if it is new. Follows [`find`](DedupTables::find).
+    /// Counts a pointer to a block, which is entered if it is new, as are its new copies. Follows
+    /// [`find`](DedupTables::find).
     #[doc(alias = "ddt_phys_addref")]
     fn refer(&self, bp: &BlkPtrPhys, copies: usize);
 
-    /// Undoes [`refer`](DedupTables::refer) in the same txg; a block without references was never written.
+    /// Undoes [`refer`](DedupTables::refer) in the same txg. `had`: the copies that the entry had before; what it got
+    /// was never written.
     #[doc(alias = "ddt_phys_unextend")]
-    fn forget(&self, bp: &BlkPtrPhys);
+    fn forget(&self, bp: &BlkPtrPhys, had: usize);
+}
+
+/// A pointer that was counted in the tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    bp: BlkPtrPhys,
+    /// The copies that its entry had before.
+    had: usize,
 }
 
 /// What became of a block that is to be deduplicated.
@@ -77,6 +90,8 @@ pub(crate) enum Shared {
     There(BlkPtrPhys),
     /// It is to be written; to be entered in the tables if it has the dedup bit.
     New(Encoded),
+    /// It is stored, and more copies are to be written.
+    Partial(Encoded, BlkPtrPhys),
 }
 
 impl Pipeline {
@@ -122,31 +137,39 @@ impl Pipeline {
                 continue;
             }
             let Some(wanted) = known.wanted else {
-                return match known.has_room {
-                    true => Shared::New(encoded),
-                    false => ordinary(encoded),
+                return match (known.partial, known.has_room) {
+                    (Some(partial), _) => Shared::Partial(encoded, partial),
+                    (None, true) => Shared::New(encoded),
+                    (None, false) => ordinary(encoded),
                 };
             };
             let mut there = *bp;
             there.dva = wanted.dva;
             there.set_birth(txg, wanted.physical_birth());
-            self.note_shared(&there, copies, placed);
+            self.note_shared(&there, copies, there.ndvas(), placed);
             return Shared::There(there);
         }
     }
 
-    /// Counts a pointer to a block in the tables.
-    pub(crate) fn note_shared(&self, bp: &BlkPtrPhys, copies: usize, placed: &mut Placed) {
+    /// Counts a pointer to a block in the tables, whose entry had so many copies.
+    pub(crate) fn note_shared(
+        &self,
+        bp: &BlkPtrPhys,
+        copies: usize,
+        had: usize,
+        placed: &mut Placed,
+    ) {
         if let Some(tables) = self.dedup.get() {
             tables.refer(bp, copies);
-            placed.shared.push(*bp);
+            placed.shared.push(Counted { bp: *bp, had });
         }
     }
 
     /// Undoes what a batch that failed has counted.
-    pub(crate) fn forget_shared(&self, shared: &[BlkPtrPhys]) {
+    pub(crate) fn forget_shared(&self, shared: &[Counted]) {
         if let Some(tables) = self.dedup.get() {
-            shared.iter().rev().for_each(|bp| tables.forget(bp));
+            let latest_first = shared.iter().rev();
+            latest_first.for_each(|it| tables.forget(&it.bp, it.had));
         }
     }
 
@@ -171,4 +194,16 @@ impl Pipeline {
         let bytes = physical.bytes();
         read.map_or(true, |read| read.get(..bytes.len()) != Some(bytes))
     }
+}
+
+/// A pointer to a stored block and to the copies of it that `more` points to. It is as old as the stored block.
+#[doc(alias = "ddt_phys_extend")]
+pub(crate) fn joined(stored: &BlkPtrPhys, more: &BlkPtrPhys) -> BlkPtrPhys {
+    let mut all = *more;
+    all.dva = stored.dva;
+    for (i, dva) in more.dvas().enumerate() {
+        all.set_dva(stored.ndvas() + i, dva);
+    }
+    all.set_birth(more.birth(), stored.physical_birth());
+    all
 }

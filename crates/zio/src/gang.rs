@@ -30,6 +30,7 @@ use base::{BlockBuf, Buf, Context, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, T
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::dedup::Counted;
 use crate::encode::Physical;
 use crate::issue::Write;
 use crate::pipeline::Pipeline;
@@ -91,7 +92,7 @@ pub(crate) struct Placed {
     pub(crate) writes: Vec<Write>,
     pub(crate) allocated: Vec<DvaPhys>,
     /// Pointers that were counted in dedup tables.
-    pub(crate) shared: Vec<BlkPtrPhys>,
+    pub(crate) shared: Vec<Counted>,
 }
 
 impl Placed {

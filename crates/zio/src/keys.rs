@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{BlockBuf, Context, Error, ErrorKind, ObjsetId, Result};
-use crypt::DataKey;
-use phys::blkptr::{CryptParams, SALT_LEN};
+use crypt::{BlockKey, DataKey};
+use phys::blkptr::{CryptParams, MAC_LEN, SALT_LEN};
 use phys::{BlkPtrPhys, ObjectType};
 use rt::{Mutex, RwLock};
 
@@ -25,6 +25,9 @@ use crate::{Bookmark, WriteRequest};
 /// `ZFS_KEY_MAX_SALT_USES_DEFAULT`: blocks that are written under one salt: among so many, two equal IVs are as good as
 /// impossible.
 const SALT_USES_MAX: u64 = 400_000_000;
+
+/// Salts whose keys are kept.
+const SALTS_KEPT: usize = 8;
 
 /// The keys that are loaded, by objset.
 #[derive(Default)]
@@ -40,7 +43,13 @@ pub(crate) struct Loaded {
     key: DataKey,
     /// And how many blocks were written under it.
     salt: Mutex<([u8; SALT_LEN], u64)>,
+    /// The keys of blocks with the salts met last, the newest first: the current one, and those of earlier times whose
+    /// blocks are read.
+    #[doc(alias = "zk_current_tmpl")]
+    recent: RwLock<Vec<Recent>>,
 }
+
+type Recent = ([u8; SALT_LEN], Arc<BlockKey>);
 
 impl Keys {
     pub(crate) fn get(&self, objset: ObjsetId) -> Option<Arc<Loaded>> {
@@ -51,8 +60,11 @@ impl Keys {
 
     /// Loads the key of an objset.
     pub fn insert(&self, objset: ObjsetId, key: DataKey) {
-        let salt = Mutex::new((new_salt(), 0));
-        let loaded = Arc::new(Loaded { key, salt });
+        let loaded = Arc::new(Loaded {
+            key,
+            salt: Mutex::new((new_salt(), 0)),
+            recent: RwLock::default(),
+        });
         self.loaded.write().insert(objset, loaded);
         self.is_used.store(true, Ordering::Release);
     }
@@ -87,6 +99,31 @@ impl Loaded {
         params
     }
 
+    /// The key of blocks with this salt.
+    fn block_key(&self, salt: &[u8; SALT_LEN]) -> Arc<BlockKey> {
+        let find = |recent: &[Recent]| {
+            let mut found = recent.iter().filter(|(known, _)| known == salt);
+            found.next().map(|(_, key)| key.clone())
+        };
+        if let Some(key) = find(&self.recent.read()) {
+            return key;
+        }
+        let key = Arc::new(self.key.block_key(salt));
+        let mut recent = self.recent.write();
+        if find(&recent).is_none() {
+            recent.truncate(SALTS_KEPT - 1);
+            recent.insert(0, (*salt, key.clone()));
+        }
+        key
+    }
+
+    /// Encrypts a block in place, and returns its MAC.
+    fn encrypt(&self, type_: u8, params: &CryptParams, bytes: &mut [u8]) -> Result<[u8; MAC_LEN]> {
+        rt::charge(rt::Work::Cipher, bytes.len() as u64);
+        self.block_key(&params.salt)
+            .encrypt(type_, &params.iv, bytes)
+    }
+
     /// Enters in the pointer of a new log block what it will be encrypted with.
     #[doc(alias = "zio_alloc_zil")]
     pub(crate) fn begin_log_block(&self, bp: &mut BlkPtrPhys) {
@@ -98,10 +135,7 @@ impl Loaded {
 
     /// Encrypts a log block, and enters the MAC in it.
     pub(crate) fn seal_log_block(&self, bp: &BlkPtrPhys, bytes: &mut [u8]) -> Result<()> {
-        rt::charge(rt::Work::Cipher, bytes.len() as u64);
-        let mac = self
-            .key
-            .encrypt(bp.object_type(), &bp.crypt_params(), bytes)?;
+        let mac = self.encrypt(bp.object_type(), &bp.crypt_params(), bytes)?;
         crypt::set_log_mac(bytes, &mac)
     }
 }
@@ -157,9 +191,8 @@ pub(crate) fn seal(
             bytes
         }
         type_ if type_.is_encrypted() => {
-            rt::charge(rt::Work::Cipher, psize as u64);
             let (mut bytes, params) = (copy(), loaded.next_params());
-            let mac = loaded.key.encrypt(request.object_type, &params, &mut bytes);
+            let mac = loaded.encrypt(request.object_type, &params, &mut bytes);
             bp.set_sealed(
                 &params,
                 &mac.within(|| format!("block {}", request.bookmark))?,
@@ -214,14 +247,14 @@ pub(crate) fn open(
     let Some(key) = key else {
         return Ok(());
     };
-    if bp.is_encrypted() {
+    let opened = if bp.is_encrypted() {
         rt::charge(rt::Work::Cipher, bytes.len() as u64);
+        key.block_key(&bp.crypt_params().salt).open(bp, bytes)
     } else {
         rt::charge(rt::Work::Digest, bytes.len() as u64);
-    }
-    key.key
-        .open(bp, bytes)
-        .within(|| format!("block {bookmark}"))
+        key.key.check(bp, bytes)
+    };
+    opened.within(|| format!("block {bookmark}"))
 }
 
 /// Checks the sum of MACs in an indirect block, for which no key is needed.
@@ -231,4 +264,49 @@ pub(crate) fn check_indirect(bp: &BlkPtrPhys, block: &[u8], bookmark: &Bookmark)
     }
     rt::charge(rt::Work::Digest, block.len() as u64 / 4);
     crypt::check_indirect(bp, block).within(|| format!("block {bookmark}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crypt::Suite;
+
+    use super::*;
+
+    #[test]
+    fn blocks_of_more_salts_than_are_kept_are_opened() {
+        let keys = Keys::default();
+        let mut next = 0;
+        let mut count_up = |bytes: &mut [u8]| {
+            bytes.fill_with(|| {
+                next += 1;
+                next
+            });
+        };
+        keys.insert(
+            ObjsetId(1),
+            DataKey::generate(Suite::Aes192Gcm, &mut count_up),
+        );
+        let loaded = keys.get(ObjsetId(1)).unwrap();
+        let type_ = ObjectType::PLAIN_FILE_CONTENTS.raw();
+        let blocks: Vec<_> = (0..3 * SALTS_KEPT as u8)
+            .map(|n| {
+                let (mut bytes, mut bp) = (vec![n; 512], BlkPtrPhys::default());
+                let params = CryptParams {
+                    salt: [n; SALT_LEN],
+                    ..CryptParams::default()
+                };
+                let mac = loaded.encrypt(type_, &params, &mut bytes).unwrap();
+                bp.set_type(type_);
+                bp.set_crypt(true);
+                bp.set_sealed(&params, &mac);
+                (n, bp, bytes)
+            })
+            .collect();
+        for (n, bp, bytes) in blocks.iter().chain(blocks.iter().rev()) {
+            let mut opened = bytes.clone();
+            open(Some(&loaded), bp, &mut opened, &Bookmark::default()).unwrap();
+            assert_eq!(opened, [*n; 512]);
+            assert!(loaded.recent.read().len() <= SALTS_KEPT);
+        }
+    }
 }

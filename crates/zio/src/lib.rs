@@ -52,7 +52,7 @@ pub use prepared::Prepared;
 pub use runs::{BlockCopy, Runs, blocks_of};
 pub use second::SecondLevel;
 pub use suspend::{FailedIo, Suspend, failed_write, reissue};
-pub use vdev_ops::{RunBlock, ScrubReport, VdevOps};
+pub use vdev_ops::{Placement, RunBlock, ScrubReport, VdevOps};
 
 /// `BPE_PAYLOAD_SIZE`: the largest payload of an embedded block pointer, in bytes.
 pub(crate) const BPE_PAYLOAD_SIZE: usize = 112;

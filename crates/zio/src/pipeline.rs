@@ -46,7 +46,7 @@ use base::{Buf, ErrorKind, ObjsetId, Result, Txg, VdevId};
 use phys::zil::ZIL_ZC_OBJSET;
 use phys::{BlkPtrPhys, ChecksumType, DvaPhys, ObjectType};
 
-use crate::dedup::Shared;
+use crate::dedup::{Counted, Shared, joined};
 use crate::encode::{self, Encoded, Physical, Pool};
 use crate::error_log::ErrorLog;
 use crate::gang::{GangWrite, Placed};
@@ -160,6 +160,8 @@ pub struct PhysicalReport {
     pub bad: u32,
     /// How many of those were repaired.
     pub repaired: u32,
+    /// Bytes written to devices for that.
+    pub repaired_bytes: u64,
 }
 
 /// The I/O pipeline of one pool; see the module.
@@ -316,7 +318,8 @@ impl Pipeline {
     /// class, which stays for metadata.
     #[doc(alias = "spa_preferred_class")]
     fn preferred_class(&self, request: &WriteRequest, psize: u64) -> AllocClass {
-        let Ok(type_) = ObjectType::try_from(request.object_type) else {
+        let type_ = request.policy.storage.map(Ok);
+        let Ok(type_) = type_.unwrap_or_else(|| ObjectType::try_from(request.object_type)) else {
             return AllocClass::Normal;
         };
         if type_ == ObjectType::DDT_ZAP {
@@ -341,16 +344,17 @@ impl Pipeline {
         placed: &mut Placed,
         flight: &Flight,
     ) -> Result<BlkPtrPhys> {
-        let encoded = if encoded.bp.is_dedup() {
+        let (encoded, stored) = if encoded.bp.is_dedup() {
             match self.share(txg, request, encoded, placed, flight) {
                 Shared::There(bp) => {
                     add(&self.stats.shared, 1);
                     return Ok(bp);
                 }
-                Shared::New(encoded) => encoded,
+                Shared::New(encoded) => (encoded, None),
+                Shared::Partial(encoded, stored) => (encoded, Some(stored)),
             }
         } else {
-            encoded
+            (encoded, None)
         };
         let Encoded { mut bp, physical } = encoded;
         let Some(physical) = physical else {
@@ -358,7 +362,8 @@ impl Pipeline {
             return Ok(bp);
         };
         add(&self.stats.written_bytes, physical.psize as u64);
-        let write = GangWrite {
+        let stored_copies = stored.map_or(0, |stored| stored.ndvas());
+        let mut write = GangWrite {
             txg,
             class: self.preferred_class(request, physical.psize as u64),
             hint: Hint {
@@ -366,7 +371,7 @@ impl Pipeline {
                 ..Hint::default()
             },
             checksum: ChecksumType::try_from(bp.checksum()).unwrap_or(request.policy.checksum),
-            copies: usize::from(request.policy.copies),
+            copies: usize::from(request.policy.copies) - stored_copies,
             copies_max: bp.dva_slots(),
             physical: &physical,
         };
@@ -390,16 +395,25 @@ impl Pipeline {
                     bp.set_dva(i, dva);
                 }
                 placed.write_all(&bp, &physical);
-                self.offer_written(&bp, request, &physical);
+                match stored {
+                    Some(stored) => bp = joined(&stored, &bp),
+                    None => self.offer_written(&bp, request, &physical),
+                }
             }
             Err(e) if e.kind() == ErrorKind::NoSpace && psize > self.alloc.min_alloc() => {
                 add(&self.stats.gangs, 1);
+                // Copies of one block are all in pieces, or none: this one is apart from what is stored.
+                if stored.is_some() {
+                    bp.set_dedup(false);
+                    write.copies += stored_copies;
+                }
                 self.place_gang(&write, &mut bp, placed)?;
             }
             Err(e) => return Err(e.within(format!("block {}", request.bookmark))),
         }
         if bp.is_dedup() {
-            self.note_shared(&bp, usize::from(request.policy.copies), placed);
+            let copies = usize::from(request.policy.copies);
+            self.note_shared(&bp, copies, stored_copies, placed);
         }
         Ok(bp)
     }
@@ -488,7 +502,7 @@ impl Pipeline {
 #[derive(Default)]
 struct Undo {
     allocated: Vec<DvaPhys>,
-    shared: Vec<BlkPtrPhys>,
+    shared: Vec<Counted>,
 }
 
 impl Placed {
@@ -613,13 +627,12 @@ impl BlockStore for Pipeline {
 }
 
 impl LogStore for Pipeline {
-    fn alloc_log(&self, new: &NewLogBlock<'_>) -> Result<BlkPtrPhys> {
+    fn alloc_log(&self, new: &NewLogBlock) -> Result<BlkPtrPhys> {
         let mut bp = log::new_log_bp(new.txg, new.size, new.checksum, new.verifier);
         if let Some(key) = self.keys.get(ObjsetId(new.verifier[ZIL_ZC_OBJSET])) {
             key.begin_log_block(&mut bp);
         }
         let hint = Hint {
-            near: new.near.and_then(|bp| bp.dvas().next()),
             keeps_to_logs: new.keeps_to_logs,
             ..Hint::default()
         };

@@ -15,7 +15,7 @@ use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType};
 use crate::encode::charge_checksum;
 use crate::pipeline::{PhysicalReport, Pipeline};
 use crate::suspend::{FailedIo, reissue};
-use crate::{Bookmark, Io, Priority, RunBlock, ScrubReport, eck, embedded, keys};
+use crate::{Bookmark, Io, Priority, RunBlock, eck, embedded, keys};
 
 /// Refuses pointers that no correct writer writes.
 #[doc(alias = "zfs_blkptr_verify")]
@@ -452,22 +452,22 @@ impl Pipeline {
             let mut buf = self.sectors(&dva, size);
             report.bytes += buf.len() as u64;
             let block = RunBlock {
+                offset: dva.offset(),
                 range: 0..buf.len(),
                 birth: bp.physical_birth(),
             };
-            let scrubbed = self.vdevs.scrub(
-                dva.vdev(),
-                dva.offset(),
-                &mut buf,
-                &[block],
-                &|_, bytes: &[u8]| verify(bytes),
-            );
+            let scrubbed = self
+                .vdevs
+                .scrub(dva.vdev(), &mut buf, &[block], &|_, bytes: &[u8]| {
+                    verify(bytes)
+                });
             let scrubbed =
                 scrubbed.and_then(|mut reports| reports.pop().expect("one for one block"));
             match scrubbed {
-                Ok(ScrubReport { bad, repaired }) => {
-                    report.bad += bad;
-                    report.repaired += repaired;
+                Ok(found) => {
+                    report.bad += found.bad;
+                    report.repaired += found.repaired;
+                    report.repaired_bytes += found.repaired_bytes;
                     good.get_or_insert(buf);
                 }
                 Err(error) => failed.push((dva, error)),
@@ -478,7 +478,9 @@ impl Pipeline {
             return Err(worst(failed));
         };
         let failed = healable(&failed);
-        report.repaired += self.heal(bp, &failed, &good[..size]);
+        let healed = self.heal(bp, &failed, &good[..size]);
+        report.repaired += healed;
+        report.repaired_bytes += u64::from(healed) * size as u64;
         Ok(())
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! # What it is
 //! On an aged pool, reading in object order is random I/O for a drive. So a bulk reader collects blocks,
-//! sorts their copies by vdev and offset, and reads neighbours on a linear vdev together. Each block of
-//! a run is verified and repaired on its own.
+//! sorts their copies by vdev and offset, and reads neighbours together: on a linear vdev with one command, on one
+//! that is striped with one for each device. Each block of a run is verified and repaired on its own.
 //!
 //! # Concurrency
 //! Threads take runs from a shared list with an atomic counter.
@@ -13,18 +13,19 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use base::{BlockBuf, Result, VdevId, align_up};
+use base::{BlockBuf, Result, SPA_DVAS_PER_BP, VdevId, align_up};
 use phys::{BlkPtrPhys, DvaPhys};
 
-use crate::{Bookmark, PhysicalReport, Pipeline, RunBlock};
+use crate::{Bookmark, PhysicalReport, Pipeline, Placement, RunBlock};
 
-/// The most bytes read with one command.
+/// The most bytes of a run on a linear vdev, which are read with one command.
 const RUN_BYTES: u64 = 1 << 20;
+/// And on one that is striped, parity included.
+const STRIPED_RUN_BYTES: u64 = 2 << 20;
 /// The largest gap between two blocks, in bytes, that one command reads across.
 const GAP_BYTES: u64 = 16 << 10;
 
-/// One copy of a block, or a whole block where the pipeline has to find the copies (gangs, vdevs that
-/// are not linear).
+/// One copy of a block, or a whole block where the pipeline has to find the copies (gangs, removed vdevs).
 #[derive(Clone, Debug)]
 pub struct BlockCopy {
     /// The block.
@@ -33,15 +34,23 @@ pub struct BlockCopy {
     pub bookmark: Bookmark,
     /// Which copy it is.
     pub dva: DvaPhys,
-    /// Bytes on the device; 0: to be left to the pipeline
-    linear_bytes: u64,
+    /// How it lies there; `Elsewhere`: it is left to the pipeline
+    placement: Placement,
+    /// Its bytes in whole sectors, without parity
+    bytes: u64,
 }
 
 impl BlockCopy {
     /// Whether all copies of the block are to be read, wherever they are.
     #[must_use]
     pub fn is_whole_block(&self) -> bool {
-        self.linear_bytes == 0
+        self.placement == Placement::Elsewhere
+    }
+
+    /// Whether a run of it is one piece of the vdev.
+    #[must_use]
+    pub fn is_linear(&self) -> bool {
+        self.placement == Placement::Linear
     }
 
     /// Whether it is the block's first copy, the one to take the contents from.
@@ -55,22 +64,30 @@ impl BlockCopy {
     /// Where it is: vdev, offset and length (0 for a whole block).
     #[must_use]
     pub fn segment(&self) -> (VdevId, u64, u64) {
-        (self.dva.vdev(), self.dva.offset(), self.linear_bytes)
+        (self.dva.vdev(), self.dva.offset(), self.bytes)
     }
 
     fn end(&self) -> u64 {
-        self.dva.offset().saturating_add(self.linear_bytes)
+        let bytes = match self.placement {
+            Placement::Striped => self.dva.asize().max(self.bytes),
+            Placement::Linear | Placement::Elsewhere => self.bytes,
+        };
+        self.dva.offset().saturating_add(bytes)
     }
 
-    /// Whether one command can read it together with the run from `first` on, which ends at `end`.
+    /// Whether it can be read together with the run from `first` on, which ends at `end`.
     fn joins(&self, first: &BlockCopy, end: u64) -> bool {
+        let most = match self.placement {
+            Placement::Linear => RUN_BYTES,
+            Placement::Striped => STRIPED_RUN_BYTES,
+            Placement::Elsewhere => return false,
+        };
         let offset = self.dva.offset();
         first.dva.vdev() == self.dva.vdev()
-            && first.linear_bytes > 0
-            && self.linear_bytes > 0
+            && first.placement == self.placement
             && offset >= end
             && offset - end <= GAP_BYTES
-            && self.end() - first.dva.offset() <= RUN_BYTES
+            && self.end() - first.dva.offset() <= most
     }
 }
 
@@ -123,10 +140,16 @@ impl Runs {
 /// Where the blocks of a run lie in it.
 #[must_use]
 pub fn blocks_of(run: &[BlockCopy]) -> Vec<RunBlock> {
+    let mut end = 0;
     let block = |copy: &BlockCopy| {
-        let start = (copy.dva.offset() - run[0].dva.offset()) as usize;
+        let start = match copy.is_linear() {
+            true => (copy.dva.offset() - run[0].dva.offset()) as usize,
+            false => end,
+        };
+        end = start + copy.bytes as usize;
         RunBlock {
-            range: start..start + copy.linear_bytes as usize,
+            offset: copy.dva.offset(),
+            range: start..end,
             birth: copy.bp.physical_birth(),
         }
     };
@@ -141,21 +164,34 @@ impl Pipeline {
         bookmark: &Bookmark,
         wanted: usize,
     ) -> impl Iterator<Item = BlockCopy> + use<> {
-        let is_linear = |dva: DvaPhys| !dva.is_gang() && self.vdevs.is_linear(dva.vdev());
-        let is_simple = bp.dvas().take(wanted).all(is_linear);
-        let copy = |dva: DvaPhys| BlockCopy {
-            bp: *bp,
-            bookmark: *bookmark,
-            dva,
-            linear_bytes: if is_simple {
-                align_up(bp.psize(), 1 << self.vdevs.ashift(dva.vdev()))
-            } else {
-                0
+        let placement = |dva: DvaPhys| match dva.is_gang() {
+            true => Placement::Elsewhere,
+            false => self.vdevs.placement(dva.vdev()),
+        };
+        let mut placements = bp.dvas().take(wanted).map(placement);
+        let is_simple = placements.all(|placement| placement != Placement::Elsewhere);
+        let copy = |dva: DvaPhys| match is_simple {
+            true => BlockCopy {
+                bp: *bp,
+                bookmark: *bookmark,
+                dva,
+                placement: placement(dva),
+                bytes: align_up(bp.psize(), 1 << self.vdevs.ashift(dva.vdev())),
+            },
+            false => BlockCopy {
+                bp: *bp,
+                bookmark: *bookmark,
+                dva,
+                placement: Placement::Elsewhere,
+                bytes: 0,
             },
         };
         let count = if is_simple { wanted } else { 1 };
-        let copies: Vec<BlockCopy> = bp.dvas().take(count).map(copy).collect();
-        copies.into_iter()
+        let mut copies = [const { None }; SPA_DVAS_PER_BP];
+        for (place, dva) in copies.iter_mut().zip(bp.dvas().take(count)) {
+            *place = Some(copy(dva));
+        }
+        copies.into_iter().flatten()
     }
 
     /// Reads and verifies everything in a run, and repairs what is bad. `see` is called with the bytes
@@ -171,10 +207,12 @@ impl Pipeline {
             return run.iter().map(alone).collect();
         }
         let blocks = blocks_of(run);
-        let mut buf = BlockBuf::scratch(blocks.last().map_or(0, |block| block.range.end));
+        let len = blocks.last().map_or(0, |block| block.range.end);
+        let mut buf = BlockBuf::scratch_slot(len);
+        let buf = &mut buf[..len];
         let verify = |n: usize, bytes: &[u8]| self.verifies(&run[n].bp, bytes);
-        let (vdev, offset, _) = run[0].segment();
-        let Ok(reports) = self.vdevs.scrub(vdev, offset, &mut buf, &blocks, &verify) else {
+        let (vdev, ..) = run[0].segment();
+        let Ok(reports) = self.vdevs.scrub(vdev, buf, &blocks, &verify) else {
             return run.iter().map(alone).collect();
         };
         let mut results = Vec::with_capacity(run.len());
@@ -187,6 +225,7 @@ impl Pipeline {
                         bytes,
                         bad: report.bad,
                         repaired: report.repaired,
+                        repaired_bytes: report.repaired_bytes,
                     })
                 }
                 Err(_) => self
@@ -195,6 +234,7 @@ impl Pipeline {
                         bytes,
                         bad: 1,
                         repaired: u32::from(is_healed),
+                        repaired_bytes: if is_healed { bytes } else { 0 },
                     }),
             });
         }

@@ -328,13 +328,12 @@ fn a_failed_batch_gives_everything_back() {
     assert_eq!(bench.space.allocated(), kept.asize());
 }
 
-fn new_log_block(size: u64, checksum: ChecksumType, verifier: [u64; 4]) -> NewLogBlock<'static> {
+fn new_log_block(size: u64, checksum: ChecksumType, verifier: [u64; 4]) -> NewLogBlock {
     NewLogBlock {
         txg: TXG,
         size,
         checksum,
         verifier,
-        near: None,
         keeps_to_logs: false,
     }
 }

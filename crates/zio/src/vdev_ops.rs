@@ -1,6 +1,6 @@
 //! What the pipeline asks of the vdev tree.
 
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 
 use base::{Result, SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE, Txg, VdevId};
 
@@ -13,15 +13,47 @@ pub struct ScrubReport {
     pub bad: u32,
     /// How many of those were rewritten with good bytes.
     pub repaired: u32,
+    /// Bytes written to devices for that.
+    pub repaired_bytes: u64,
+}
+
+impl AddAssign for ScrubReport {
+    fn add_assign(&mut self, other: ScrubReport) {
+        self.bad += other.bad;
+        self.repaired += other.repaired;
+        self.repaired_bytes += other.repaired_bytes;
+    }
 }
 
 /// One block of a run that is scrubbed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunBlock {
-    /// Where it is in the run, in bytes.
+    /// Where it is on the vdev, in bytes.
+    pub offset: u64,
+    /// Where it is in the buffer of the run, in bytes; for a linear vdev, the buffer is one piece of that.
     pub range: Range<usize>,
     /// When it was written.
     pub birth: Txg,
+}
+
+impl RunBlock {
+    /// Where the buffer of a run begins on a linear vdev.
+    #[must_use]
+    pub fn start_of(run: &[RunBlock]) -> u64 {
+        let start = |block: &RunBlock| block.offset - block.range.start as u64;
+        run.first().map_or(0, start)
+    }
+}
+
+/// How the blocks of a vdev lie on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// The sectors of a block follow each other as its bytes do: neighbours can be read in one go.
+    Linear,
+    /// Blocks are spread over devices (RAID-Z, dRAID): neighbours are neighbours on each of them.
+    Striped,
+    /// Anywhere: each block is read on its own (removed vdevs).
+    Elsewhere,
 }
 
 /// Top-level vdevs, addressed as in DVAs: offsets exclude the front labels and boot block.
@@ -59,9 +91,8 @@ pub trait VdevOps: Send + Sync {
     fn flush(&self, vdevs: &[VdevId]) -> Result<()>;
 
     /// Reads every copy of blocks that lie close to each other, verifies each of them and repairs the
-    /// bad ones: `buf` is the whole range from `offset` on, `blocks` are the parts of it that hold a
-    /// block each, and `verify` is passed the index of the block. Good blocks end up in `buf`. The
-    /// results are in the order of `blocks`. The default just reads each block.
+    /// bad ones: `blocks` are in the order of their places, and `verify` is passed the index of the block.
+    /// Good blocks end up in `buf`. The results are in the order of `blocks`. The default just reads each block.
     ///
     /// # Errors
     /// When there is no such vdev or the range is outside of it; for each block as of
@@ -69,16 +100,15 @@ pub trait VdevOps: Send + Sync {
     fn scrub(
         &self,
         vdev: VdevId,
-        offset: u64,
         buf: &mut [u8],
         blocks: &[RunBlock],
         verify: &dyn Fn(usize, &[u8]) -> bool,
     ) -> Result<Vec<Result<ScrubReport>>> {
         let read = |(n, block): (usize, &RunBlock)| {
             let verify = |bytes: &[u8]| verify(n, bytes);
-            let at = offset + block.range.start as u64;
             let io = Io::scrub(block.birth);
-            self.read(&io, vdev, at, &mut buf[block.range.clone()], &verify)?;
+            let buf = &mut buf[block.range.clone()];
+            self.read(&io, vdev, block.offset, buf, &verify)?;
             Ok(ScrubReport::default())
         };
         Ok(blocks.iter().enumerate().map(read).collect())
@@ -92,11 +122,10 @@ pub trait VdevOps: Send + Sync {
         true
     }
 
-    /// Whether the sectors of a block follow each other as its bytes do, so that neighbouring
-    /// blocks can be read in one go: everything but RAID-Z, dRAID and removed vdevs.
-    fn is_linear(&self, vdev: VdevId) -> bool {
+    /// How blocks lie on this vdev.
+    fn placement(&self, vdev: VdevId) -> Placement {
         let _ = vdev;
-        false
+        Placement::Elsewhere
     }
 
     /// How many writes to this vdev make progress at the same time; further ones only wait.

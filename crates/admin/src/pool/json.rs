@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::list::vdev_cell;
 use super::{
-    Activity, ActivityState, AllocClass, CLASSES, NameStyle, PoolStatus, ScanFunction, ScanState,
-    StatusRequest, VdevAux, VdevKind, VdevStatus, diagnose, heading,
+    Activity, ActivityState, AllocClass, CLASSES, ErrorScrubStatus, NameStyle, PoolStatus,
+    ScanFunction, ScanState, StatusRequest, VdevAux, VdevKind, VdevStatus, diagnose, heading,
 };
 use crate::dedup::{DedupRow, DedupStatus};
 use crate::listing::{
@@ -301,6 +301,11 @@ impl Writer<'_> {
             Some(scan) => self.scan(scan),
             None => json!({}),
         };
+        let began = pool.scan.as_ref().map_or(0, |scan| scan.start_secs);
+        let is_last = |scrub: &&ErrorScrubStatus| scrub.start_secs > began;
+        if let Some(scrub) = pool.error_scrub.as_ref().filter(is_last) {
+            self.push_error_scrub(&mut scan, scrub);
+        }
         if !pool.rebuilds.is_empty() {
             scan["rebuild_stats"] = self.rebuilds(pool);
         }
@@ -584,6 +589,21 @@ impl Writer<'_> {
             "issued_bytes_per_scan": self.bytes(scan.pass_issued_bytes),
             "issued": self.bytes(scan.issued_bytes),
         })
+    }
+
+    fn push_error_scrub(&self, out: &mut Value, scrub: &ErrorScrubStatus) {
+        let state = match scrub.state {
+            ScanState::Scanning => "ERRORSCRUBBING",
+            ended => state_name(ended),
+        };
+        let pause = scrub.paused_secs.unwrap_or(0);
+        out["err_scrub_func"] = json!("ERRORSCRUB");
+        out["err_scrub_state"] = json!(state);
+        out["err_scrub_start_time"] = json!(self.time(scrub.start_secs));
+        out["err_scrub_end_time"] = json!(self.time(scrub.end_secs));
+        out["err_scrub_examined"] = json!(self.count(scrub.examined));
+        out["err_scrub_to_examine"] = json!(self.count(scrub.left));
+        out["err_scrub_pause"] = json!(self.json.number(pause));
     }
 
     fn rebuilds(&self, pool: &PoolStatus) -> Value {

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    Activity, ActivityState, AllocClass, CLASSES, CheckpointStatus, ExpandStatus, NameStyle,
-    PoolStatus, RebuildStatus, RemovalStatus, ScanFunction, ScanState, ScanStatus, ScriptOutput,
-    VdevAux, VdevKind, VdevState, VdevStatus, diagnose, heading,
+    Activity, ActivityState, AllocClass, CLASSES, CheckpointStatus, ErrorScrubStatus, ExpandStatus,
+    NameStyle, PoolStatus, RebuildStatus, RemovalStatus, ScanFunction, ScanState, ScanStatus,
+    ScriptOutput, VdevAux, VdevKind, VdevState, VdevStatus, diagnose, heading,
 };
 use crate::number::{NumberStyle, Zone, date_time, duration, nice_bytes, nice_number};
 
@@ -117,14 +117,19 @@ pub fn status(pool: &PoolStatus, request: &StatusRequest) -> String {
     out
 }
 
-/// A scrub is always shown; of resilvers the one that goes on, or else the last one.
+/// A scrub or an error scrub is always shown, whichever began last; of resilvers the one that goes on, or else the last
+/// one.
 #[doc(alias = "print_scan_status")]
 fn push_scans(out: &mut String, pool: &PoolStatus, request: &StatusRequest) {
     let is_resilver = |scan: &&ScanStatus| scan.function == ScanFunction::Resilver;
     let resilver = pool.scan.as_ref().filter(is_resilver);
     let scrub = pool.scan.as_ref().filter(|scan| !is_resilver(scan));
-    if let Some(scrub) = scrub {
-        push_scan(out, scrub, request);
+    let scan_secs = pool.scan.as_ref().map_or(0, |scan| scan.start_secs);
+    let is_last = |scrub: &&ErrorScrubStatus| scrub.start_secs >= scan_secs;
+    match (scrub, pool.error_scrub.as_ref().filter(is_last)) {
+        (_, Some(scrub)) => push_error_scrub(out, scrub, request),
+        (Some(scrub), None) => push_scan(out, scrub, request),
+        (None, None) => {}
     }
     let is_going_on = |state| state == ScanState::Scanning;
     let is_rebuilding = pool.rebuilds.iter().any(|each| is_going_on(each.state));
@@ -246,6 +251,48 @@ fn push_scan(out: &mut String, scan: &ScanStatus, request: &StatusRequest) {
     };
     if scan.state == ScanState::Scanning {
         push_scan_progress(out, scan, request.now_secs);
+    }
+}
+
+#[doc(alias = "print_err_scrub_status")]
+fn push_error_scrub(out: &mut String, scrub: &ErrorScrubStatus, request: &StatusRequest) {
+    let when = |secs| date_time(secs, request.zone);
+    let examined = scrub.examined;
+    out.push_str(" scrub: ");
+    let _ = match (scrub.state, scrub.paused_secs) {
+        (ScanState::Finished, _) => {
+            let took = scrub.end_secs.saturating_sub(scrub.start_secs);
+            let (minutes, secs) = (took / 60, took % 60);
+            let (hours, minutes) = (minutes / 60, minutes % 60);
+            writeln!(
+                out,
+                "scrubbed {examined} error blocks in {} days {:02}:{minutes:02}:{secs:02} on {}",
+                hours / 24,
+                hours % 24,
+                when(scrub.end_secs)
+            )
+        }
+        (ScanState::Canceled, _) => {
+            writeln!(out, "error scrub canceled on {}", when(scrub.end_secs))
+        }
+        (ScanState::Scanning, None) => {
+            let start = when(scrub.start_secs);
+            writeln!(out, "error scrub in progress since {start}")
+        }
+        (ScanState::Scanning, Some(paused)) => writeln!(
+            out,
+            "error scrub paused since {}\n\terror scrub started on {}",
+            when(paused),
+            when(scrub.start_secs)
+        ),
+    };
+    if scrub.state == ScanState::Scanning {
+        let all = scrub.left.saturating_add(examined).max(1);
+        let percent = 100.0 * examined as f64 / all as f64;
+        let _ = writeln!(
+            out,
+            "\t{percent:.2}% done, issued I/O for {examined} error blocks"
+        );
     }
 }
 

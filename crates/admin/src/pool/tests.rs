@@ -727,3 +727,64 @@ fn partitions_of_whole_disks_are_not_named() {
 fn times_of_the_fixtures() {
     assert_eq!(date_time(DAY, Zone::UTC), "Sat Nov 21 00:00:00 2026");
 }
+
+#[test]
+fn an_error_scrub_is_told_of_as_openzfs_does() {
+    let mut pool = pools("status-scrubbed-j").remove(0);
+    let start = pool.scan.as_ref().unwrap().start_secs + 60;
+    let begun = ErrorScrubStatus {
+        state: ScanState::Scanning,
+        start_secs: start,
+        end_secs: 0,
+        paused_secs: None,
+        examined: 1,
+        left: 2,
+    };
+    let at = |secs| crate::number::date_time(secs, request().zone);
+    let mut shown = |scrub: ErrorScrubStatus| {
+        pool.error_scrub = Some(scrub);
+        let text = status(&pool, &request());
+        let (_, text) = text.split_once("\n scrub: ").unwrap();
+        text.split_once("config:").unwrap().0.to_owned()
+    };
+    let progress = "\t33.33% done, issued I/O for 1 error blocks\n";
+    assert_eq!(
+        shown(begun),
+        format!("error scrub in progress since {}\n{progress}", at(start))
+    );
+    let paused = ErrorScrubStatus {
+        paused_secs: Some(start + 5),
+        ..begun
+    };
+    assert_eq!(
+        shown(paused),
+        format!(
+            "error scrub paused since {}\n\terror scrub started on {}\n{progress}",
+            at(start + 5),
+            at(start)
+        )
+    );
+    let took = 2 * 86400 + 3 * 3600 + 4 * 60 + 5;
+    let ended = |state| ErrorScrubStatus {
+        state,
+        end_secs: start + took,
+        examined: 3,
+        left: 0,
+        ..begun
+    };
+    assert_eq!(
+        shown(ended(ScanState::Canceled)),
+        format!("error scrub canceled on {}\n", at(start + took))
+    );
+    assert_eq!(
+        shown(ended(ScanState::Finished)),
+        format!(
+            "scrubbed 3 error blocks in 2 days 03:04:05 on {}\n",
+            at(start + took)
+        )
+    );
+    // A scrub that began later hides it.
+    pool.error_scrub.as_mut().unwrap().start_secs = 1;
+    assert!(status(&pool, &request()).contains("  scan: scrub repaired"));
+    assert!(!status(&pool, &request()).contains("\n scrub: "));
+}

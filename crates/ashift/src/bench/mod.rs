@@ -40,7 +40,7 @@ use base::{Error, Result};
 use crate::command::{Command, Entry, Table, verb};
 use crate::failure::{Fail, Outcome};
 
-pub(crate) const BENCH: Command<Entry> = Command::words(
+pub(crate) const BENCH: Command<Entry> = Command::explained(
     "bench",
     "measure speeds beside other programs",
     "\

@@ -96,9 +96,9 @@ fn stat(handle: &Handle) -> Result<Stat> {
 /// A path to the file itself, for calls that take no open directory.
 fn by_proc(handle: &Handle) -> PathBuf {
     let (dir, name) = parts(handle);
-    Path::new("/proc/self/fd")
-        .join(dir.as_raw_fd().to_string())
-        .join(name)
+    let mut path = OsString::from(format!("/proc/self/fd/{}/", dir.as_raw_fd()));
+    path.push(name);
+    path.into()
 }
 
 /// The bytes of a small file, for read-ahead.

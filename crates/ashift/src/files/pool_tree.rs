@@ -202,6 +202,11 @@ impl Tree for PoolTree {
     }
 
     fn set_owner(&self, file: &Handle, uid: u64, gid: u64) -> Result<()> {
+        // Most files were made with their owner, and looking costs no transaction.
+        let attr = self.0.getattr(object(file))?;
+        if (attr.uid, attr.gid) == (uid, gid) {
+            return Ok(());
+        }
         self.set(
             file,
             &SetAttr {

@@ -7,10 +7,14 @@ mod shell;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use base::{Context, Error, Result};
-use lab::Experiment;
+use indicatif::ProgressBar;
 use lab::run::{Event, Options};
+use lab::{AtOnce, Experiment};
 use machine::HostProfile;
 
 use crate::caller;
@@ -19,7 +23,10 @@ use crate::failure::{Fail, Outcome};
 use options::RunOptions;
 pub(crate) use shell::Children;
 
-pub(crate) const LAB: Command<Entry> = Command::words(
+/// How many experiments run at a time, and share the machines that may.
+const EXPERIMENTS_AT_ONCE: usize = 2;
+
+pub(crate) const LAB: Command<Entry> = Command::explained(
     "lab",
     "replay published experiments",
     "\
@@ -34,7 +41,7 @@ list    the experiments that come along
 show    an experiment as the file that it is: copy it, change it, run it
 run     runs every command of an experiment on a machine of emulated drives, then sets what was
         measured beside what was published; ends with 1 if a stated tolerance is missed. all: those that
-        come along, one after another; options are for those that have the parameter
+        come along, two at a time; options are for those that have the parameter
 report  one page of HTML about the last runs
 
   -q             only the table          -j             JSON
@@ -214,23 +221,23 @@ fn run_experiment(args: &[String]) -> Outcome {
             vec![experiment]
         }
     };
-    let mut outcomes = Vec::new();
-    for experiment in &experiments {
-        let keep = match (&options.keep, experiments.len()) {
-            (Some(folder), 2..) => Some(folder.join(&experiment.name)),
-            (folder, _) => folder.clone(),
-        };
-        let folder = Folder::make("ashift-lab-", keep.as_deref())?;
-        let outcome = run_one(experiment, &options, folder.path());
-        match outcome.and_then(|outcome| kept::save(&outcome).map(|()| outcome)) {
+    let results = run_each(&experiments, &options);
+    let (mut outcomes, mut failed) = (Vec::new(), 0);
+    for (experiment, result) in experiments.iter().zip(results) {
+        match result {
             Ok(outcome) => outcomes.push(outcome),
+            Err(error) if options.name != "all" => return Err(error.into()),
             Err(error) => {
-                folder.keep();
-                return Err(error.into());
+                eprintln!("ashift lab: {}: {error}", experiment.name);
+                failed += 1;
             }
         }
     }
     tell(&options, &outcomes)?;
+    if failed > 0 {
+        let of = experiments.len();
+        return Err(Fail::Failed(format!("{failed} of {of} experiments failed")));
+    }
     let is_within = outcomes.iter().all(lab::Outcome::is_within_tolerances);
     Fail::exit((!is_within).into())
 }
@@ -256,38 +263,89 @@ fn all(options: &RunOptions) -> Result<Vec<Experiment>> {
     Ok(experiments)
 }
 
-fn run_one(experiment: &Experiment, options: &RunOptions, folder: &Path) -> Result<lab::Outcome> {
+/// Runs experiments, two at a time, so that no processor waits while the last case of one runs; the results are in
+/// their order.
+fn run_each(experiments: &[Experiment], options: &RunOptions) -> Vec<Result<lab::Outcome>> {
+    let cases = experiments
+        .iter()
+        .map(|one| lab::run::count(one, options.sensitivity));
+    // What cannot be counted fails below.
+    let cases: usize = cases.flatten().sum();
+    let bar = crate::progress::progress(Some(cases as u64), false);
+    let at_once = Arc::new(AtOnce::new(options.jobs));
+    let run = |experiment: &Experiment| {
+        let keep = match (&options.keep, experiments.len()) {
+            (Some(folder), 2..) => Some(folder.join(&experiment.name)),
+            (folder, _) => folder.clone(),
+        };
+        let folder = Folder::make("ashift-lab-", keep.as_deref())?;
+        let outcome = run_one(experiment, options, folder.path(), &at_once, &bar);
+        let outcome = outcome.and_then(|outcome| kept::save(&outcome).map(|()| outcome));
+        if outcome.is_err() {
+            folder.keep();
+        }
+        outcome
+    };
+    let next = AtomicUsize::new(0);
+    let results: Vec<_> = experiments.iter().map(|_| OnceLock::new()).collect();
+    thread::scope(|scope| {
+        for _ in 0..EXPERIMENTS_AT_ONCE {
+            scope.spawn(|| {
+                while let n = next.fetch_add(1, Ordering::Relaxed)
+                    && let Some(experiment) = experiments.get(n)
+                {
+                    let _ = results[n].set(run(experiment));
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let result = |cell: OnceLock<_>| cell.into_inner().expect("each has run");
+    results.into_iter().map(result).collect()
+}
+
+fn run_one(
+    experiment: &Experiment,
+    options: &RunOptions,
+    folder: &Path,
+    at_once: &Arc<AtOnce>,
+    bar: &ProgressBar,
+) -> Result<lab::Outcome> {
     let name = experiment.parameters.fill(&experiment.host)?;
     let host = HostProfile::find(&name).ok_or_else(|| {
         let text = format!("{}: no host '{name}'", experiment.path);
         Error::invalid(text)
     })?;
-    let bar = crate::progress::progress(None, false);
+    let titled = |case: &str| match options.name.as_str() {
+        "all" => format!("{}: {case}", experiment.name),
+        _ => case.to_owned(),
+    };
     let progress = |event: Event<'_>| match event {
         Event::Ran {
             case,
             command,
             answer,
         } if !options.is_quiet => {
-            bar.suspend(|| say(case, command, answer));
+            bar.suspend(|| say(&titled(case), command, answer));
         }
-        Event::CaseDone { done, total, case } => {
-            bar.set_length(total as u64);
-            bar.set_position(done as u64);
-            bar.set_message(format!("{}: {case}", experiment.name));
+        Event::CaseDone { case, machine } => {
+            if options.keep.is_none() {
+                // The whole folder goes in the end; until then its drives would take up space.
+                let _ = fs::remove_dir_all(machine);
+            }
+            bar.inc(1);
+            bar.set_message(titled(case));
         }
         Event::Ran { .. } => {}
     };
     let lab_options = Options {
         folder: folder.to_owned(),
-        jobs: options.jobs,
+        at_once: Arc::clone(at_once),
         sensitivity: options.sensitivity,
-        again: options.again(),
+        again: options.again(experiment),
         host: described(&host, experiment.memory.as_deref())?,
     };
-    let outcome = lab::run::run(experiment, &Children, &lab_options, &progress);
-    bar.finish_and_clear();
-    outcome
+    lab::run::run(experiment, &Children, &lab_options, &progress)
 }
 
 /// The host for the report, with what its ZFS makes of the machine's memory.

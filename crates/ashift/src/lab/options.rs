@@ -147,10 +147,31 @@ impl RunOptions {
         }
     }
 
-    /// A command line that repeats the run.
-    pub(crate) fn again(&self) -> String {
+    /// A command line that repeats the run of an experiment.
+    pub(crate) fn again(&self, experiment: &Experiment) -> String {
         let mut words = vec!["ashift".to_owned(), "lab".to_owned(), "run".to_owned()];
-        words.extend(self.args.iter().cloned());
+        if self.name != "all" {
+            words.extend(self.args.iter().cloned());
+            return lab::run::as_typed(&words);
+        }
+        let swept = |values: &[String]| values.join(",");
+        let set = self.set.iter().map(|(n, v)| ("--set", n, v.clone()));
+        let sweep = self.sweep.iter().map(|(n, v)| ("--sweep", n, swept(v)));
+        for (flag, name, value) in set.chain(sweep) {
+            if has(experiment, name) {
+                words.extend([flag.to_owned(), format!("{name}={value}")]);
+            }
+        }
+        if let Some(seed) = self.seed {
+            words.push(format!("--seed={seed}"));
+        }
+        if let Some(host) = &self.host {
+            words.push(format!("--host={host}"));
+        }
+        if self.sensitivity {
+            words.push("--sensitivity".to_owned());
+        }
+        words.push(experiment.name.clone());
         lab::run::as_typed(&words)
     }
 }
@@ -177,4 +198,22 @@ fn pair(flag: &str, text: &str) -> Result<(String, String)> {
 fn number(flag: &str, text: &str) -> Result<u64> {
     text.parse()
         .map_err(|_| Error::invalid(format!("{flag} takes a number, not '{text}'")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_all_experiments_each_is_run_again_alone_with_the_options_that_it_has() {
+        let args = "--set gb=3 --set size=1g --seed 7 --report page.html all";
+        let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
+        let options = RunOptions::parse(&args).unwrap();
+        let find = |name| Experiment::find(name, &crate::is_command).unwrap();
+        let bonnie = options.again(&find("bonnie-on-512e"));
+        let words = "ashift lab run --set size=1g --seed=7 bonnie-on-512e";
+        assert_eq!(bonnie, words);
+        let phybs = options.again(&find("phybs-512e"));
+        assert_eq!(phybs, "ashift lab run --seed=7 phybs-512e");
+    }
 }

@@ -11,33 +11,24 @@
 
 mod aside;
 mod moved;
+mod options;
 
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::{Error, ErrorKind};
-use service::{Given, MountSettings, MountedDataset, OpenPool, Pools};
+use service::{MountSettings, MountedDataset, OpenPool, Pools};
 
 use crate::failure::{Fail, Outcome};
 
 pub(crate) use aside::Aside;
 pub(crate) use moved::{Change, Moved};
+pub(crate) use options::How;
 
 /// Properties that take effect in a mount only when it is told.
 const OF_MOUNTS: [&str; 7] = [
     "atime", "devices", "exec", "readonly", "relatime", "setuid", "snapdir",
 ];
-
-/// How a data set is to be mounted.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct How {
-    /// Instead of its properties.
-    pub(crate) given: Given,
-    /// Other users may use it, also if who mounts is not root.
-    pub(crate) allows_others: bool,
-    /// Also over a directory that is not empty.
-    pub(crate) overlays: bool,
-}
 
 fn cannot(verb: &str, what: impl Display, why: impl Display) -> Fail {
     Fail::Failed(format!("cannot {verb} '{what}': {why}"))
@@ -57,6 +48,7 @@ pub(crate) fn mount(pool: &OpenPool, name: &str, how: &How) -> Outcome {
     let Some(directory) = settings.as_ref().and_then(MountSettings::directory) else {
         return Ok(());
     };
+    check(how, name)?;
     let path = Path::new(directory);
     // Those of a process that was killed are there, but cannot be used.
     fuse::clear_stale(path).map_err(|e| cannot("mount", name, e))?;
@@ -71,6 +63,13 @@ pub(crate) fn mount(pool: &OpenPool, name: &str, how: &How) -> Outcome {
         return Err(cannot("mount", directory, "directory is not empty"));
     }
     mount_at(pool, name, path, how)
+}
+
+fn check(how: &How, name: &str) -> Outcome {
+    match how.is_invalid {
+        true => Err(cannot("mount", name, "Invalid argument")),
+        false => Ok(()),
+    }
 }
 
 /// Mounts a file system at a directory.
@@ -124,21 +123,42 @@ fn is_automatic(pool: &OpenPool, name: &str) -> bool {
 
 /// Mounts the file systems of a pool that are mounted along with it. Returns whether all of them are.
 #[doc(alias = "zpool_enable_datasets")]
-pub(crate) fn mount_pool(pool: &OpenPool) -> base::Result<bool> {
+pub(crate) fn mount_pool(pool: &OpenPool, how: &How) -> base::Result<bool> {
     if !pool.pools().can_mount() {
         return Ok(true);
     }
-    let mut all = true;
-    for (_, name) in pool.mountpoints()? {
-        if find(pool, &name).is_some() || !pool.is_unlocked(&name)? {
+    let mut failed = Failed::default();
+    for (directory, name) in pool.mountpoints()? {
+        if failed.is_above(&directory) || find(pool, &name).is_some() || !pool.is_unlocked(&name)? {
             continue;
         }
-        if let Err(fail) = mount(pool, &name, &How::default()) {
+        if let Err(fail) = mount(pool, &name, how) {
             let _ = fail.say("");
-            all = false;
+            failed.extend([directory]);
         }
     }
-    Ok(all)
+    Ok(failed.is_empty())
+}
+
+/// Directories at which a file system could not be mounted: what belongs below them is not mounted, either, since it
+/// would lie in the file system that is there instead.
+#[derive(Debug, Default)]
+#[doc(alias = "zfs_foreach_mountpoint")]
+pub(crate) struct Failed(Vec<PathBuf>);
+
+impl Failed {
+    pub(crate) fn extend<T: Into<PathBuf>>(&mut self, directories: impl IntoIterator<Item = T>) {
+        self.0.extend(directories.into_iter().map(Into::into));
+    }
+
+    pub(crate) fn is_above(&self, directory: impl AsRef<Path>) -> bool {
+        let directory = directory.as_ref();
+        self.0.iter().any(|failed| directory.starts_with(failed))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// How a file system is mounted, if it is.
@@ -214,16 +234,17 @@ pub(crate) fn refresh(pools: &Pools, name: &str, property: &str) -> Outcome {
     }
     for it in pools.mounted() {
         if it.name == name || is_below(&it.name, name) {
-            remount(pools, &it, &Given::new())?;
+            remount(pools, &it, &How::default())?;
         }
     }
     Ok(())
 }
 
 /// Lets a mounted file system have these options, and otherwise what its properties say.
-pub(crate) fn remount(pools: &Pools, mounted: &MountedDataset, given: &Given) -> Outcome {
+pub(crate) fn remount(pools: &Pools, mounted: &MountedDataset, how: &How) -> Outcome {
     let name = &mounted.name;
-    let done = pools.remount_dataset(mounted, given);
+    check(how, name)?;
+    let done = pools.remount_dataset(mounted, &how.given);
     done.map_err(|error| match error.kind() {
         ErrorKind::Busy => cannot("mount", name, "mountpoint or dataset is busy"),
         _ => cannot("mount", name, error),

@@ -103,6 +103,11 @@ fn merge(parsed: &Parsed, files: &[String]) -> Outcome {
     if files.is_empty() {
         return Err(Fail::Usage("merge needs the files of --results".to_owned()));
     }
+    let is_known = |flag: &Flag| ['j', 'o', 'q'].map(Flag::Short).contains(flag);
+    if parsed.options.iter().any(|(flag, _)| !is_known(flag)) {
+        let what = "merge takes -j, -q and --report; what to try is in the files";
+        return Err(Fail::Usage(what.to_owned()));
+    }
     let paths: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
     let mut words = vec!["ashift".to_owned(), "plan".to_owned(), "merge".to_owned()];
     words.extend(files.iter().cloned());

@@ -1,5 +1,8 @@
 //! `zdb -b`, `-bb`, `-bcc`: counts and verifies all blocks, and compares them with the space maps.
 //!
+//! A third `c` also decompresses every block, which OpenZFS's zdb never does: a checksum says that
+//! a block is what was written, not that it was written well.
+//!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`dump_block_stats`, `dump_size_histograms`).
 
@@ -19,6 +22,9 @@ use super::text::Printer;
 
 /// From this level on, zdb lists every block pointer.
 const LEVEL_OF_POINTERS: usize = 5;
+
+/// From this level of `-c` on, each block is decompressed.
+const LEVEL_OF_CONTENT: usize = 3;
 
 /// `zdb -b`, `-c`.
 pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u8> {
@@ -50,7 +56,7 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
         checksums,
         leaks,
         every_copy: checksums == Checksums::All,
-        decompress: checksums == Checksums::All,
+        decompress: request.level('c') >= LEVEL_OF_CONTENT,
         ..check::Options::default()
     };
     let report = pool.verify(options)?;
@@ -108,7 +114,8 @@ fn write_sums(request: &Request, out: &mut Printer, pool: &Pool, report: &Report
     let total = report.stats.total();
     let count = total.count.max(1);
     let shared = report.stats.shared_asize;
-    let dedup = ratio(total.asize, total.asize.saturating_sub(shared));
+    // As zdb has it, all pointers are the base, not what is stored.
+    let dedup = 1.0 + ratio(shared, total.asize.max(1));
     writeln!(out, "\n\t{:<16} {:14}", "bp count:", total.count)?;
     writeln!(out, "\t{:<16} {:14}", "ganged count:", total.gangs)?;
     writeln!(

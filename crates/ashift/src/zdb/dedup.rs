@@ -9,18 +9,21 @@ use std::io::Write;
 use std::sync::Arc;
 
 use admin::dedup::{DedupRow, histogram};
-use base::{Error, ErrorKind, ObjectId, Result};
+use base::{ObjectId, Result};
 use check::{Checksums, DedupSums};
-use ddt::{DdtHistogram, DdtLog, DdtSizes, DdtStat, Ddts};
+use ddt::{DdtClass, DdtEntry, DdtHistogram, DdtLog, DdtSizes, DdtStat, Ddts};
 use dmu::Objset;
+use phys::ChecksumType;
 use serde_json::{Value, json};
 
 use super::pool::Pool;
 use super::request::Request;
 use super::text::Printer;
 
-/// From this level on, entries are listed one by one, which is not done here.
+/// From this level on, entries are listed one by one: those with several references, and those in logs,
 const ENTRIES_LEVEL: usize = 4;
+/// and from this one on those with one reference, too.
+const UNIQUE_LEVEL: usize = 5;
 
 /// `zdb -D`.
 #[doc(alias = "dump_all_ddts")]
@@ -28,10 +31,6 @@ pub(super) fn tables(request: &Request, out: &mut Printer, pool: &Pool) -> Resul
     let mos = pool.parts().mos();
     let tables = Ddts::open(mos, false, &|dva| pool.parts().dsize_of(dva))?;
     let level = request.level('D');
-    if level >= ENTRIES_LEVEL && !tables.is_empty() {
-        let text = "-DDDD of a pool with dedup tables is not supported yet";
-        return Err(Error::new(ErrorKind::Unsupported, text));
-    }
     let mut rows = BTreeMap::new();
     let mut count = |own: BTreeMap<usize, DdtStat>| {
         for (shift, row) in own {
@@ -45,14 +44,27 @@ pub(super) fn tables(request: &Request, out: &mut Printer, pool: &Pool) -> Resul
             flags => format!("version=1 [FDT]; flags={flags:#04x} [FLAT LOG]"),
         };
         writeln!(out, "DDT-{name}: {version}; rootobj={root}")?;
-        for (_, name, object, histogram) in table.parts() {
+        for (class, name, object, histogram) in table.parts() {
             let own = rows_of(histogram);
-            write_table(out, (mos, &name, object), &own, level)?;
+            let is_there = write_table(out, (mos, &name, object), &own, level)?;
             count(own);
+            let shown_from = match class {
+                DdtClass::Unique => UNIQUE_LEVEL,
+                _ => ENTRIES_LEVEL,
+            };
+            if is_there && level >= shown_from {
+                write!(out, "{name} contents:\n\n")?;
+                let each = &mut |at, entry: &DdtEntry| write_entry(out, table.checksum, at, entry);
+                table.each_stored(mos, class, each)?;
+                writeln!(out)?;
+            }
         }
         table.logged().map(rows_of).into_iter().for_each(&mut count);
-        for (n, log) in table.logs().enumerate() {
+        for (n, (log, entries)) in table.logs().zip(table.logged_entries()).enumerate() {
             write_log(out, &format!("DDT-log-{name}-{n}"), &log)?;
+            for (index, entry) in (0..).zip(&entries).filter(|_| level >= ENTRIES_LEVEL) {
+                write_entry(out, table.checksum, index, entry)?;
+            }
         }
     }
     let mut total = DdtStat::default();
@@ -69,17 +81,31 @@ pub(super) fn tables(request: &Request, out: &mut Printer, pool: &Pool) -> Resul
     write_ratios(out, &row_of_stat(&total))
 }
 
-/// One table.
+/// The blocks of an entry.
+#[doc(alias = "dump_ddt_entry")]
+fn write_entry(
+    out: &mut Printer,
+    checksum: ChecksumType,
+    index: u64,
+    entry: &DdtEntry,
+) -> Result<()> {
+    for (place, refcnt, bp) in entry.shown(checksum) {
+        writeln!(out, "index {index:x} refcnt {refcnt} phys {place} {bp}")?;
+    }
+    Ok(())
+}
+
+/// One table; returns whether it has entries.
 #[doc(alias = "dump_ddt_object")]
 fn write_table(
     out: &mut Printer,
     (mos, name, object): (&Arc<Objset>, &str, ObjectId),
     rows: &BTreeMap<usize, DdtStat>,
     level: usize,
-) -> Result<()> {
+) -> Result<bool> {
     let sizes = DdtSizes::of(mos, object)?;
     if sizes.entries == 0 {
-        return Ok(());
+        return Ok(false);
     }
     let (dspace, mspace) = (sizes.disk_bytes, sizes.core_bytes);
     writeln!(
@@ -91,7 +117,7 @@ fn write_table(
         writeln!(out, "{name}: object={object}")?;
         write_histogram(out, rows, None)?;
     }
-    Ok(())
+    Ok(true)
 }
 
 #[doc(alias = "dump_ddt_log")]

@@ -14,41 +14,13 @@ use admin::getopt::Parsed;
 use admin::listing::json_document;
 use admin::name::pool_of;
 use admin::prop::Types;
-use service::{Given, MountedDataset, Mountpoint, Session};
+use service::{MountedDataset, Mountpoint, Session};
 
 use super::fail::{Fail, Outcome, for_each, words};
 use super::key;
 use super::target::{Selection, Target, open};
-use crate::mounting::{self, Change, How, Moved};
+use crate::mounting::{self, Change, Failed, How, Moved};
 use crate::{background, holder, keys};
-
-/// Words of `-o` and the properties that they stand for.
-const OPTIONS: [(&str, &str, bool); 24] = [
-    ("ro", "readonly", true),
-    ("rw", "readonly", false),
-    ("exec", "exec", true),
-    ("noexec", "exec", false),
-    ("suid", "setuid", true),
-    ("nosuid", "setuid", false),
-    ("setuid", "setuid", true),
-    ("nosetuid", "setuid", false),
-    ("dev", "devices", true),
-    ("nodev", "devices", false),
-    ("devices", "devices", true),
-    ("nodevices", "devices", false),
-    ("atime", "atime", true),
-    ("noatime", "atime", false),
-    ("relatime", "relatime", true),
-    ("norelatime", "relatime", false),
-    ("strictatime", "relatime", false),
-    ("mand", "nbmand", true),
-    ("nomand", "nbmand", false),
-    ("nbmand", "nbmand", true),
-    ("nonbmand", "nbmand", false),
-    ("xattr", "xattr", true),
-    ("noxattr", "xattr", false),
-    ("saxattr", "xattr", true),
-];
 
 /// What `-o` and `-O` say.
 #[derive(Default)]
@@ -56,35 +28,18 @@ struct Wanted {
     how: How,
     /// `-l`: keys that are not loaded are.
     loads_keys: bool,
-    /// It is mounted already, and its options change.
-    remounts: bool,
-    /// A word of `-o` that the host would not know.
-    is_invalid: bool,
 }
 
 fn wanted(parsed: &Parsed) -> Outcome<Wanted> {
     let mut wanted = Wanted::default();
     wanted.how.overlays = parsed.has('O');
     wanted.loads_keys = parsed.has('l');
-    let mut given = Given::new();
     for text in parsed.values('o') {
         if text.is_empty() {
             return Err(Fail::usage("empty mount options (-o) specified"));
         }
-        for word in text.split(',').filter(|word| !word.is_empty()) {
-            let known = OPTIONS.iter().find(|(name, ..)| *name == word);
-            match (word, known) {
-                ("remount", _) => wanted.remounts = true,
-                ("allow_other", _) => wanted.how.allows_others = true,
-                ("defaults" | "zfsutil", _) => {}
-                (_, Some((_, property, is_on))) => {
-                    given.insert(property, *is_on);
-                }
-                _ => wanted.is_invalid = true,
-            }
-        }
+        wanted.how.take(text);
     }
-    wanted.how.given = given;
     Ok(wanted)
 }
 
@@ -122,8 +77,16 @@ pub(super) fn mount(session: &Session, parsed: &Parsed) -> Outcome {
     if !several {
         return mount_one(&open(session, &names[0], Types::FILESYSTEM)?, &wanted, true);
     }
-    let found = gather(session, names)?;
-    for_each(&found, |target| mount_one(target, &wanted, false))
+    let mut failed = Failed::default();
+    for_each(gather(session, names)?, |(directory, target)| {
+        let directory = directory.as_deref().filter(|it| it.starts_with('/'));
+        if directory.is_some_and(|directory| failed.is_above(directory)) {
+            return Ok(());
+        }
+        mount_one(&target, &wanted, false).inspect_err(|_| {
+            failed.extend(directory);
+        })
+    })
 }
 
 /// Whether one of these pools, or any, is imported: then a holder is of use.
@@ -160,9 +123,9 @@ fn by_holder(parsed: &Parsed) -> Outcome {
     }
 }
 
-/// The file systems of all pools, or those named with all below them, by directory.
+/// The file systems of all pools, or those named with all below them, in the order of their directories.
 #[doc(alias = "get_all_datasets")]
-fn gather(session: &Session, names: &[String]) -> Outcome<Vec<Target>> {
+fn gather(session: &Session, names: &[String]) -> Outcome<Vec<(Option<String>, Target)>> {
     let shows_usage = |fail: Fail| match fail {
         Fail::Failed(text) => Fail::Usage(text),
         fail => fail,
@@ -187,7 +150,7 @@ fn gather(session: &Session, names: &[String]) -> Outcome<Vec<Target>> {
         by_directory.push((directory, target));
     }
     by_directory.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(by_directory.into_iter().map(|(_, target)| target).collect())
+    Ok(by_directory)
 }
 
 /// Mounts one. `is_explicit`: it was named, so that it is a failure if it cannot be mounted.
@@ -206,7 +169,7 @@ fn mount_one(target: &Target, wanted: &Wanted, is_explicit: bool) -> Outcome {
         Mountpoint::None => Some("no mountpoint set"),
         Mountpoint::At(_) if settings.is_never => Some("'canmount' property is set to 'off'"),
         Mountpoint::At(_) if !settings.is_automatic && !is_explicit => Some(""),
-        Mountpoint::At(_) if mounted.is_some() && !wanted.remounts => {
+        Mountpoint::At(_) if mounted.is_some() && !wanted.how.remounts => {
             Some("filesystem already mounted")
         }
         Mountpoint::At(_) => None,
@@ -235,11 +198,8 @@ fn mount_one(target: &Target, wanted: &Wanted, is_explicit: bool) -> Outcome {
             (false, false) => return Ok(()),
         }
     }
-    if wanted.is_invalid {
-        return Err(cannot("Invalid argument"));
-    }
     match mounted {
-        Some(mounted) => mounting::remount(pools, &mounted, &wanted.how.given),
+        Some(mounted) => mounting::remount(pools, &mounted, &wanted.how),
         None => mounting::mount(&target.pool, name, &wanted.how),
     }
 }

@@ -47,12 +47,15 @@ pub(super) fn is_free_spare(pool: &OpenPool, vdevs: &VdevStatus, word: &str) -> 
 /// What OpenZFS says of a cache device.
 pub(super) const CACHED: &str = "device is in use as a cache";
 
+/// The cache device that the user means.
+fn find_cache(pool: &OpenPool, word: &str) -> Option<VdevStatus> {
+    let mut caches = pool.cache_devices().into_iter();
+    caches.find(|cache| find_device(cache, word).is_some())
+}
+
 /// Whether the user means a cache device.
 pub(super) fn is_cache(pool: &OpenPool, word: &str) -> bool {
-    let caches = pool.cache_devices();
-    caches
-        .iter()
-        .any(|cache| find_device(cache, word).is_some())
+    find_cache(pool, word).is_some()
 }
 
 /// The vdev that is not a leaf, by its name (`mirror-0`) or guid.
@@ -93,10 +96,11 @@ pub(super) fn offline(session: &Session, args: &Parsed) -> Outcome {
     for word in words {
         let verb = if args.has('f') { "fault" } else { "offline" };
         let failed = |text: &str| eprintln!("cannot {verb} {word}: {text}");
-        let Some(device) = find_device(&vdevs, word) else {
+        let cache = find_cache(&pool, word).filter(|_| !args.has('f'));
+        let Some(device) = find_device(&vdevs, word).or(cache.as_ref()) else {
             failed(match find_group(&vdevs, word) {
                 _ if is_free_spare(&pool, &vdevs, word) => RESERVED,
-                _ if is_cache(&pool, word) => "taking a cache device offline is not supported yet",
+                _ if is_cache(&pool, word) => "giving a cache device up is not supported yet",
                 Some(_) => "operation not supported on this type of pool",
                 // OpenZFS says nothing of this, and fails.
                 None if args.has('f') => {
@@ -133,7 +137,8 @@ pub(super) fn online(session: &Session, args: &Parsed) -> Outcome {
     let mut code = 0;
     let mut online = Vec::new();
     for word in words {
-        let Some(device) = find_device(&vdevs, word) else {
+        let cache = find_cache(&pool, word);
+        let Some(device) = find_device(&vdevs, word).or(cache.as_ref()) else {
             if is_free_spare(&pool, &vdevs, word) {
                 eprintln!(
                     "cannot online {word}: {RESERVED}\nFailed to online \"{word}\" in pool \"{name}\": -1"
@@ -144,6 +149,14 @@ pub(super) fn online(session: &Session, args: &Parsed) -> Outcome {
             code = 1;
             continue;
         };
+        if cache.is_some() && (args.has('e') || pool.autoexpand()) {
+            let verb = if args.has('e') { "expand" } else { "online" };
+            eprintln!(
+                "cannot {verb} {word}: cannot expand cache devices\nFailed to online \"{word}\" in pool \"{name}\": -1"
+            );
+            code = 1;
+            continue;
+        }
         match pool.online(Guid(device.guid)) {
             Ok(()) => online.push(Guid(device.guid)),
             Err(Absence::StillMissing) => {

@@ -23,7 +23,7 @@ use super::props::pool_change;
 use super::{Fail, Outcome, refuse_options, rewind};
 use crate::caller::{Stream, caller};
 use crate::keys;
-use crate::mounting;
+use crate::mounting::{self, How};
 use crate::search::{self, plain};
 
 /// The parsed options.
@@ -34,6 +34,8 @@ struct Request {
     /// `-l`: the keys of what is encrypted are loaded.
     loads_keys: bool,
     import: Import,
+    /// `-o` with options of mounts.
+    how: How,
 }
 
 /// `zpool import`.
@@ -128,11 +130,13 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
     }
     // A temporary name is in no file that outlives it.
     let mut cachefile = args.has('t').then(|| "none".to_owned());
+    let mut how = How::default();
     for text in args.values('o') {
         let Some((name, value)) = split_assignment(text) else {
-            return Err(Fail::Failed(format!(
-                "'{text}': mount options are not supported yet"
-            )));
+            // Of several mount options the last ones count.
+            how = How::default();
+            how.take(text);
+            continue;
         };
         let tables = [TableKind::Pool, TableKind::Vdev];
         let is_known = tables.iter().any(|table| table.lookup(name).is_some());
@@ -165,6 +169,7 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
         stays_unmounted: args.has('N'),
         loads_keys: args.has('l'),
         import,
+        how,
     }))
 }
 
@@ -352,7 +357,7 @@ fn enter(session: &Session, pool: &str, request: &Request) -> Outcome {
     let has_keys = !request.loads_keys || keys::load_all(session, pool)?;
     if !request.stays_unmounted && session.pools().can_mount() {
         let open = session.open_as_imported(pool)?;
-        if !mounting::mount_pool(&open)? {
+        if !mounting::mount_pool(&open, &request.how)? {
             eprintln!("Import was successful, but unable to mount some datasets");
         }
     }

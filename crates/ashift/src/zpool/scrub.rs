@@ -86,6 +86,10 @@ fn scrub(session: &Session, name: &str, wanted: Wanted, waits: bool) -> Outcome<
             pool.pause_running_scrub()?;
             None
         }
+        Wanted::Errors if pool.is_kept() && !waits => {
+            pool.begin_error_scrub()?;
+            return Ok(0);
+        }
         Wanted::Errors => match pool.scrub_errors()? {
             None => return Ok(0),
             scrubbed => scrubbed,
@@ -117,19 +121,16 @@ fn scrub(session: &Session, name: &str, wanted: Wanted, waits: bool) -> Outcome<
 /// since OpenZFS's command prints nothing.
 fn tell(scrubbed: &Scrubbed, wanted: Wanted) {
     let (errors, repaired) = (scrubbed.errors, nice_bytes(scrubbed.repaired_bytes));
-    let (is_news, outcome) = match wanted {
+    let is_news = errors > 0 || scrubbed.repaired_bytes > 0;
+    let outcome = match wanted {
         Wanted::Errors => {
             let count = scrubbed.objects;
             let objects = if count == 1 { "object" } else { "objects" };
-            let text = format!(
-                "scrubbed {count} damaged {objects}, repaired {repaired}, with {errors} errors"
-            );
-            (!scrubbed.findings.is_empty(), text)
+            format!("scrubbed {count} damaged {objects}, repaired {repaired}, with {errors} errors")
         }
         _ => {
             let time = duration(scrubbed.secs);
-            let text = format!("scrub repaired {repaired} in {time} with {errors} errors");
-            (errors > 0 || scrubbed.repaired_bytes > 0, text)
+            format!("scrub repaired {repaired} in {time} with {errors} errors")
         }
     };
     if is_news || caller().is_terminal(Stream::Out) {

@@ -20,7 +20,7 @@ use super::list::styles;
 use super::props::pool_change;
 use super::{Fail, Outcome, change_error};
 use crate::keys;
-use crate::mounting;
+use crate::mounting::{self, How};
 
 /// The classes with their headings, in the order in which they are shown.
 const CLASSES: [(AllocClass, &str); 2] = [
@@ -35,9 +35,10 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         .values('o')
         .map(|text| (text, split_assignment(text)))
         .collect();
+    // Of several mount options the last ones count.
     let mount_options = assignments
         .iter()
-        .find(|(_, assignment)| assignment.is_none());
+        .rfind(|(_, assignment)| assignment.is_none());
     if !is_imported && mount_options.is_some() {
         let text = "setting mntopts is only valid when importing the pool";
         return Err(Fail::Usage(text.into()));
@@ -46,15 +47,15 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         let text = "loading keys is only valid when importing the pool";
         return Err(Fail::Usage(text.into()));
     }
+    let mut how = How::default();
+    if let Some((text, _)) = mount_options {
+        how.take(text);
+    }
     let (name, new, words) = match args.operands.as_slice() {
         [] => return Err(Fail::Usage("Missing pool name".into())),
         [_] => return Err(Fail::Usage("Missing new pool name".into())),
         [name, new, words @ ..] => (name, new, words),
     };
-    if let Some((text, _)) = mount_options {
-        let text = format!("'{text}': mount options are not supported yet");
-        return Err(Fail::Failed(text));
-    }
     let what = format!("Unable to split {name}");
     let access = if args.has('n') {
         Access::Read
@@ -100,7 +101,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let has_keys = !args.has('l') || keys::load_all(session, new)?;
     if is_imported && session.pools().can_mount() {
         let open = session.open_as_imported(new)?;
-        if !mounting::mount_pool(&open)? {
+        if !mounting::mount_pool(&open, &how)? {
             eprintln!(
                 "Split was successful, but some datasets could not be mounted\nTry doing 'zpool import' with a \
                  different altroot"

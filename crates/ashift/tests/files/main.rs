@@ -195,7 +195,7 @@ fn blocks_that_compress_and_blocks_that_do_not_take_turns() {
         );
     }
     bench.ok(&["zpool", "scrub", "-t", "tank"]);
-    bench.ok(&["zdb", "-bcc", "tank"]);
+    bench.ok(&["zdb", "-bccc", "tank"]);
 }
 
 /// Number of entries: `ENTRIES`; `ENTRIES=1000000` takes some minutes.

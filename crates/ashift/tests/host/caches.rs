@@ -41,6 +41,44 @@ fn a_cache_device_comes_is_lost_comes_back_and_goes() {
     assert_has(&bench, &bytes);
 }
 
+#[test]
+fn a_cache_device_is_taken_offline_and_brought_back() {
+    let (bench, bytes) = with_data(&["a", "c"], "{a} cache {c}");
+    let state = || {
+        let status = bench.ok("zpool status tank");
+        let mut lines = status.lines().skip_while(|line| *line != "\tcache");
+        let line = lines.nth(1).expect("there is one");
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let written = || std::fs::read(bench.path("c")).unwrap();
+    assert_eq!(state(), "ONLINE");
+    bench.ok("zpool offline tank {c}");
+    let before = written();
+    assert_eq!(state(), "OFFLINE");
+    let status = bench.ok("zpool status tank");
+    assert!(status.contains("Devices were taken offline"), "{status}");
+    // It stays offline over an import, and nothing is written to it.
+    bench.ok("cp {dir}/data tank:/again");
+    bench.ok("zpool export tank");
+    bench.ok("zpool import -d {dir} tank");
+    assert_eq!(state(), "OFFLINE");
+    assert_has(&bench, &bytes);
+    assert!(written() == before, "an offline device was written to");
+    bench.ok("zpool online tank {c}");
+    assert_eq!(state(), "ONLINE");
+    bench.ok("cp {dir}/data tank:/third");
+    assert!(written() != before, "it is in use again");
+    // For a while: the next command finds it offline, the next import brings it back.
+    bench.ok("zpool offline -t tank {c}");
+    assert_eq!(state(), "OFFLINE");
+    bench.ok("zpool export tank");
+    bench.ok("zpool import -d {dir} tank");
+    assert_eq!(state(), "ONLINE");
+    let why = "cannot fault {c}: giving a cache device up is not supported yet";
+    bench.fails("zpool offline -f tank {c}", 1, why);
+    assert_has(&bench, &bytes);
+}
+
 /// As the real `zpool` says them.
 #[test]
 fn what_cannot_be_done_with_cache_devices_is_refused() {

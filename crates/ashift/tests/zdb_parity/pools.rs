@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use oracle::Zdb;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench::Bench;
 
@@ -50,6 +51,25 @@ zfs create solo/a
 cp {dir}/tree/text.txt solo/a:/
 zfs snapshot solo/a@s";
 
+/// Tables of `fast_dedup` with entries of each kind, some in a log and some in the ZAPs; and one of before.
+const DEDUPED: &str = "\
+zpool create -O recordsize=4k -O compression=off fast {dir}/e
+zfs create -o dedup=on fast/a
+zfs create -o dedup=on -o copies=2 fast/b
+cp {dir}/tree/text.txt fast/a:/
+cp {dir}/tree/text.txt fast/a:/again
+cp {dir}/tree/small fast/a:/
+cp {dir}/tree/small fast/b:/
+zpool export fast
+zpool create -o feature@fast_dedup=disabled -O recordsize=4k -O compression=off classic {dir}/f
+zfs create -o dedup=skein,verify classic/a
+zfs create -o dedup=on -o copies=2 classic/b
+cp {dir}/tree/text.txt classic/a:/
+cp {dir}/tree/text.txt classic/a:/again
+cp {dir}/tree/text.txt classic/b:/
+cp {dir}/tree/small classic/b:/
+zpool export classic";
+
 /// The pools, and the values of placeholders for them.
 pub(crate) struct Pools {
     bench: Bench,
@@ -58,10 +78,12 @@ pub(crate) struct Pools {
 
 impl Pools {
     pub(crate) fn make() -> Pools {
-        let bench = Bench::new(&["a", "b", "c", "d"]);
+        let bench = Bench::new(&["a", "b", "c", "d", "e", "f"]);
         make_tree(&bench.path("tree"));
-        for command in MIRROR.lines().chain(SINGLE.lines()) {
-            bench.ok(command);
+        for commands in [MIRROR, SINGLE, DEDUPED] {
+            commands.lines().for_each(|command| {
+                bench.ok(command);
+            });
         }
         fs::write(bench.path("blank"), vec![0; 4 << 20]).unwrap();
         fs::write(bench.path("short"), b"no label").unwrap();
@@ -228,35 +250,33 @@ fn make_tree(root: &Path) {
     let _ = rustix::fs::setxattr(root.join("sub"), "system.posix_acl_access", &acl, flags);
 }
 
-/// Creates a pool and stops a program that writes to it synchronously.
+/// Creates a pool and kills a program that writes to it synchronously. It is stopped every few milliseconds, until
+/// there is a log.
 fn leave_a_log(bench: &Bench) {
-    let image = bench.path("d").display().to_string();
-    let mut wait = Duration::from_millis(200);
-    for _ in 0..6 {
-        bench.ok(&format!("zpool create -f -O acltype=posix cut {image}"));
-        bench.ok("zfs create -o sync=always cut/log");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ashift"))
-            .args([
-                "cp",
-                "-a",
-                &format!("{}/tree", bench.folder().display()),
-                "cut/log:/",
-            ])
-            .env("ASHIFT_STATE", bench.state())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(wait);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let folder = bench.folder().display().to_string();
+    let folder = bench.folder().display().to_string();
+    bench.ok(&format!(
+        "zpool create -O acltype=posix cut {}",
+        bench.path("d").display()
+    ));
+    bench.ok("zfs create -o sync=always cut/log");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ashift"))
+        .args(["cp", "-a", &format!("{folder}/tree"), "cut/log:/"])
+        .env("ASHIFT_STATE", bench.state())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    loop {
+        std::thread::sleep(Duration::from_millis(20));
+        kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
         let log = Zdb::run(&["-e", "-p", &folder, "-ii", "cut/log"]).stdout;
         if log.contains("TX_CREATE") {
-            return;
+            break;
         }
-        bench.ok("zpool destroy cut");
-        wait *= 2;
+        kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+        let ended = child.try_wait().unwrap();
+        assert_eq!(ended, None, "no intent log was seen");
     }
-    panic!("no intent log is left over");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

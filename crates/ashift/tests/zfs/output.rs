@@ -231,3 +231,82 @@ fn a_paused_scrub_is_shown_as_paused() {
     assert!(paused.contains("\n\tscrub started on "), "{paused}");
     assert!(paused.ends_with("% done\n"), "{paused}");
 }
+
+/// Overwrites what a file has on the only disk of the pool.
+fn damage(place: &Place, name: &str) {
+    let starts: Vec<u64> = place.with_spa(|spa| {
+        let fs = zpl::mount::mount(spa.parts().dsl(), "tank", true).unwrap();
+        let dnode = fs.objset().hold(fs.resolve(name).unwrap()).unwrap();
+        let start = |blkid| {
+            let bp = dnode.block_pointer(0, base::BlkId(blkid)).unwrap();
+            bp.dva[0].offset() + phys::label::LABEL_START_SIZE
+        };
+        (0..=dnode.maxblkid().0).map(start).collect()
+    });
+    let image = std::fs::OpenOptions::new()
+        .write(true)
+        .open(place.images().join("tank"))
+        .unwrap();
+    for at in starts {
+        std::os::unix::fs::FileExt::write_all_at(&image, &[0x5a; 512], at).unwrap();
+    }
+}
+
+#[test]
+fn an_error_scrub_is_shown_and_is_paused_cancelled_and_finished() {
+    let place = Place::with_pool("-O compression=off");
+    place.write("tank", "f", &vec![0x77; 2 << 20]).unwrap();
+    damage(&place, "f");
+    assert_eq!(place.run("zpool scrub tank").code, 1);
+    let shown = || {
+        let status = place.run("zpool status tank").out;
+        assert!(!status.contains("  scan: "), "{status}");
+        let (_, scrub) = status.split_once("\n scrub: ").unwrap();
+        scrub.split_once("config:").unwrap().0.to_owned()
+    };
+    place.with_spa(|spa| {
+        spa.scrub_errors().unwrap();
+        spa.pause_scrub().unwrap();
+    });
+    let paused = shown();
+    assert!(paused.starts_with("error scrub paused since "), "{paused}");
+    assert!(paused.contains("\n\terror scrub started on "), "{paused}");
+    assert!(paused.contains("% done, issued I/O for "), "{paused}");
+    assert!(paused.ends_with(" error blocks\n"), "{paused}");
+    let refused = |args: &str, words: &str| {
+        let said = place.run(args);
+        assert_eq!((said.code, said.err), (1, format!("{words}\n")), "{args}");
+    };
+    let why = "error scrub is paused; use 'zpool scrub -e' to resume error scrub";
+    refused("zpool scrub tank", &format!("cannot scrub tank: {why}"));
+    refused(
+        "zpool scrub -p tank",
+        &format!("cannot pause scrubbing tank: {why}"),
+    );
+    assert_eq!(place.run("zpool scrub -s tank").code, 0);
+    let cancelled = shown();
+    assert!(
+        cancelled.starts_with("error scrub canceled on "),
+        "{cancelled}"
+    );
+    let said = place.run("zpool scrub -e tank");
+    let words = "scrubbed 1 damaged object, repaired 0B, with 16 errors\n";
+    assert_eq!((said.code, said.out.as_str()), (1, words));
+    let done = shown();
+    assert!(
+        done.starts_with("scrubbed 16 error blocks in 0 days 00:00:0"),
+        "{done}"
+    );
+    place.run("zpool scrub tank");
+    let status = place.run("zpool status tank").out;
+    assert!(status.contains("  scan: scrub repaired 0B"), "{status}");
+    assert!(!status.contains(" scrub: "), "{status}");
+}
+
+#[test]
+fn an_error_scrub_needs_a_log_by_heads() {
+    let place = Place::with_pool("-o feature@head_errlog=disabled");
+    let said = place.run("zpool scrub -e tank");
+    let words = "cannot scrub tank: operation not supported on this type of pool\n";
+    assert_eq!((said.code, said.err.as_str()), (1, words));
+}

@@ -50,9 +50,24 @@ pub(super) const PIECE_BYTES_MAX: usize = 128 << 10;
 const PIECE_BYTES_MIN: usize = 4096;
 /// What is packed takes at most this fraction: with less, fragments of a record would cost more than they save.
 const WORTH: usize = 4;
+/// From this length on, the first quarter of a piece is tried before all of it: most of what is
+/// written does not compress, and to find that out of all of it takes as long as to write it.
+const TRIED_FROM_BYTES: usize = 64 << 10;
+const TRIED_PART: usize = 4;
 const RECORD_BYTES_MAX: usize = HEADER_BYTES + PIECE_BYTES_MAX / WORTH;
 /// How many bytes of a log may be of no use, whatever its length.
 const SLACK_BYTES: u64 = 4 << 20;
+
+/// Whether the first quarter of a long piece compresses at all: to 5/8, which is what a pattern becomes that has
+/// been repeated once within it. `scratch` is as long as what the whole piece may become.
+fn may_be_worth(data: &[u8], scratch: &mut [u8]) -> bool {
+    if data.len() < TRIED_FROM_BYTES {
+        return true;
+    }
+    let tried = &data[..data.len() / TRIED_PART];
+    let room = &mut scratch[..tried.len() * 5 / 8];
+    compress::compress(Algorithm::Lz4, tried, room).is_some()
+}
 
 /// A part of the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +231,9 @@ impl Packed {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(RECORD_BYTES_MAX, 0);
         let target = &mut scratch[HEADER_BYTES..HEADER_BYTES + data.len() / WORTH];
-        let payload = compress::compress(Algorithm::Lz4, data, target);
+        let payload = may_be_worth(data, target)
+            .then(|| compress::compress(Algorithm::Lz4, data, target))
+            .flatten();
         let written = match payload {
             None => Ok(false),
             Some(payload_bytes) => {

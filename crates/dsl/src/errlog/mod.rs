@@ -24,6 +24,7 @@
 //! `sync_upgrade_errlog`, `spa_delete_dataset_errlog`, `spa_swap_errlog`).
 
 mod read;
+mod scrub;
 
 use std::collections::BTreeMap;
 
@@ -37,6 +38,7 @@ use zio::Bookmark;
 
 use crate::DslPool;
 use read::birth_of;
+pub use scrub::{ErrorCursor, LoggedBlock, LoggedError};
 
 /// The phase of a scan, as far as the error log needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,29 @@ impl DslPool {
             // Parts of it that cannot be read are leaked.
             _ => Ok(()),
         }
+    }
+
+    /// Puts what a scrub of the log has found, before it was cancelled, back into the last log: what it has not come to
+    /// is as damaged as before.
+    ///
+    /// # Errors
+    /// Any error from reading and writing the MOS.
+    pub fn rejoin_error_logs(&self, tx: &Tx) -> Result<()> {
+        let Some(scrub) = self.error_log(ERRLOG_SCRUB)? else {
+            return Ok(());
+        };
+        let last = match self.error_log(ERRLOG_LAST)? {
+            Some(last) => last,
+            None => self.new_error_log(ERRLOG_LAST, tx)?,
+        };
+        for (head, errors) in self.mos().zap_int_entries(scrub)? {
+            let below = self.errors_below(last, ObjectId(head), tx)?;
+            for name in self.names_in(ObjectId(errors))? {
+                self.add_entry(below, &name, tx)?;
+            }
+        }
+        directory::set(self.mos().objset(), ERRLOG_SCRUB, 0, tx)?;
+        self.destroy_error_log(scrub, tx)
     }
 
     #[doc(alias = "delete_errlog")]

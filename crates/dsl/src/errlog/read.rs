@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{ErrorKind, ObjectId, ObjsetId, Result, Txg};
+use dmu::Objset;
+use phys::BlkPtrPhys;
 use phys::pool_names::{ERRLOG_LAST, ERRLOG_SCRUB};
 use zio::Bookmark;
 
@@ -67,7 +69,7 @@ impl DslPool {
         Ok(())
     }
 
-    fn names_in(&self, zap: ObjectId) -> Result<Vec<String>> {
+    pub(super) fn names_in(&self, zap: ObjectId) -> Result<Vec<String>> {
         let entries = zap::iter(self.mos().objset(), zap)?;
         entries
             .map(|entry| Ok(entry?.name_str().into_owned()))
@@ -188,17 +190,30 @@ fn has_block(ds: &Arc<DslDataset>, entry: &Entry) -> Result<bool> {
 /// The birth txg of the block now at a position of a dataset; `None` if there is none.
 #[doc(alias = "find_birth_txg")]
 pub(super) fn birth_of(ds: &Arc<DslDataset>, at: &Bookmark) -> Result<Option<Txg>> {
-    let Ok(level) = u8::try_from(at.level) else {
+    Ok(block_of(ds, at)?.map(|bp| bp.birth()))
+}
+
+/// The block now at a position of a dataset; `None` if there is none.
+pub(super) fn block_of(ds: &Arc<DslDataset>, at: &Bookmark) -> Result<Option<BlkPtrPhys>> {
+    if at.level < 0 {
         // The root block; blocks of the intent log are not looked up.
         let is_root = at.level == Bookmark::ROOT_LEVEL;
-        return Ok(is_root.then(|| ds.root_bp().birth()));
+        return Ok(is_root.then(|| ds.root_bp()));
+    }
+    block_in(&*ds.objset()?, at)
+}
+
+/// As [`block_of`], below the root block of an objset.
+pub(super) fn block_in(objset: &Objset, at: &Bookmark) -> Result<Option<BlkPtrPhys>> {
+    let Ok(level) = u8::try_from(at.level) else {
+        return Ok(None);
     };
-    let dnode = match ds.objset()?.hold(at.object) {
+    let dnode = match objset.hold(at.object) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
     let bp = dnode.block_pointer(level, at.blkid)?;
-    Ok(Some(bp).filter(|bp| !bp.is_hole()).map(|bp| bp.birth()))
+    Ok(Some(bp).filter(|bp| !bp.is_hole()))
 }
 
 impl Entry {

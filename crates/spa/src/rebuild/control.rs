@@ -212,6 +212,11 @@ fn span_of(top: &Arc<Vdev>) -> (u64, u64) {
     (min.min(max), max)
 }
 
+/// The records may lie.
+fn sum(bytes: impl Iterator<Item = u64>) -> u64 {
+    bytes.fold(0, u64::saturating_add)
+}
+
 impl Spa {
     /// The rebuilds that go on, and the last ones.
     #[must_use]
@@ -245,18 +250,14 @@ impl Spa {
         while self.is_rebuilding() && !self.is_readonly() {
             let all = self.rebuilds();
             let active = || all.iter().filter(|each| each.state == RebuildState::Active);
-            let done = active().map(|each| each.phys.bytes_scanned.get()).sum();
-            if !see(done, active().map(|each| each.phys.bytes_est.get()).sum()) {
+            let done = sum(active().map(|each| each.phys.bytes_scanned.get()));
+            if !see(done, sum(active().map(|each| each.phys.bytes_est.get()))) {
                 return Ok(());
             }
             let txg = self.inner.groups.synced_txg();
             self.inner.groups.wait_unhurried(txg.next())?;
         }
-        // The end may have been observed in the middle of the txg that writes it.
-        let synced = self.inner.groups.synced_txg();
-        if !self.is_readonly() && self.inner.groups.open_txg() > synced.next() {
-            self.inner.groups.wait_unhurried(synced.next())?;
-        }
+        self.wait_end_written()?;
         self.finish_replacements()
     }
 

@@ -212,7 +212,8 @@ impl Rebuild {
 
     fn note_time(&mut self) {
         if let Some((_, before_ms)) = self.pass {
-            self.phys.scan_time_ms.set(before_ms + self.pass_ms());
+            let all_ms = before_ms.saturating_add(self.pass_ms());
+            self.phys.scan_time_ms.set(all_ms);
         }
     }
 
@@ -232,5 +233,24 @@ impl Rebuild {
             pass_issued_bytes: self.pass_issued_bytes,
             pass_skipped_bytes: self.pass_skipped_bytes,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_lies_about_its_time_is_gone_on_with() {
+        let mut rebuild = Rebuild {
+            pass: Some((0, u64::MAX)),
+            ..Rebuild::default()
+        };
+        rt::simulate(1, || {
+            rt::sleep_ns(5_000_000);
+            rebuild.note_time();
+            assert!(rebuild.pass_ms() > 0);
+        });
+        assert_eq!(rebuild.phys.scan_time_ms.get(), u64::MAX);
     }
 }

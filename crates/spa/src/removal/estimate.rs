@@ -60,12 +60,7 @@ impl Spa {
             self.inner.groups.kick();
             self.inner.groups.wait_unhurried(txg.next())?;
         }
-        // The end may have been observed in the middle of the txg that writes it.
-        let synced = self.inner.groups.synced_txg();
-        if !self.is_readonly() && self.inner.groups.open_txg() > synced.next() {
-            self.inner.groups.wait_unhurried(synced.next())?;
-        }
-        Ok(())
+        self.wait_end_written()
     }
 
     /// Bytes of memory that the mapping of a vdev would take after its removal, about; those that it takes, if it

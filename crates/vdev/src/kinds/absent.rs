@@ -1,7 +1,7 @@
 //! Vdevs that hold no blocks.
 
 use base::{Error, ErrorKind, Result};
-use zio::{Io, RunBlock, ScrubReport};
+use zio::{Io, Placement, RunBlock, ScrubReport};
 
 use super::{KindOps, Node};
 use crate::VdevKind;
@@ -41,7 +41,6 @@ impl KindOps for Absent {
     fn scrub(
         &self,
         _: &Node<'_>,
-        _: u64,
         _: &mut [u8],
         blocks: &[RunBlock],
         _: &dyn Fn(usize, &[u8]) -> bool,
@@ -49,8 +48,8 @@ impl KindOps for Absent {
         blocks.iter().map(|_| Err(self.error())).collect()
     }
 
-    fn is_linear(&self) -> bool {
-        false
+    fn placement(&self) -> Placement {
+        Placement::Elsewhere
     }
 
     fn tolerated(&self, _: usize) -> usize {

@@ -19,8 +19,10 @@ use crate::stats::VdevStats;
 use crate::{Vdev, VdevAux, VdevState};
 
 /// What came of reading one device.
+#[derive(Default)]
 pub(crate) enum Outcome {
     /// It was not read, or what it has is good.
+    #[default]
     Untried,
     /// Not to be read: no device, or given up.
     Skipped,

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, Result};
-use zio::{Io, Purpose, RunBlock, ScrubReport};
+use zio::{Io, Placement, Purpose, RunBlock, ScrubReport};
 
 use super::{KindOps, Node};
 use crate::{Piece, Vdev};
@@ -67,14 +67,14 @@ impl Part {
     /// Compares each copy with the good bytes, and rewrites those that differ.
     fn repair(&self, node: &Node<'_>, io: &Io, good: &[u8]) -> Result<ScrubReport> {
         let block = RunBlock {
+            offset: self.piece.offset,
             range: 0..good.len(),
             birth: self.io(io).birth,
         };
         let mut scratch = vec![0; good.len()];
         let there = node.tree.node(&self.top);
         let is_good = |_: usize, bytes: &[u8]| bytes == good;
-        let offset = self.piece.offset;
-        let mut reports = there.scrub(offset, &mut scratch, &[block], &is_good);
+        let mut reports = there.scrub(&mut scratch, &[block], &is_good);
         reports.pop().expect("there is one block")
     }
 
@@ -220,21 +220,20 @@ impl KindOps for Indirect {
     fn scrub(
         &self,
         node: &Node<'_>,
-        offset: u64,
         buf: &mut [u8],
         blocks: &[RunBlock],
         verify: &dyn Fn(usize, &[u8]) -> bool,
     ) -> Vec<Result<ScrubReport>> {
         let scrub = |(n, block): (usize, &RunBlock)| {
-            let at = offset + block.range.start as u64;
             let buf = &mut buf[block.range.clone()];
-            scrub_one(node, at, buf, block.birth, &|bytes| verify(n, bytes))
+            let verify = |bytes: &[u8]| verify(n, bytes);
+            scrub_one(node, block.offset, buf, block.birth, &verify)
         };
         blocks.iter().enumerate().map(scrub).collect()
     }
 
-    fn is_linear(&self) -> bool {
-        false
+    fn placement(&self) -> Placement {
+        Placement::Elsewhere
     }
 
     fn tolerated(&self, _: usize) -> usize {
@@ -262,11 +261,12 @@ fn scrub_one(
     let parts = parts_of(node, offset, buf.len())?;
     if let [part] = &parts[..] {
         let block = RunBlock {
+            offset: part.piece.offset,
             range: 0..buf.len(),
             birth: part.io(&io).birth,
         };
         let there = node.tree.node(&part.top);
-        let mut reports = there.scrub(part.piece.offset, buf, &[block], &|_, bytes| verify(bytes));
+        let mut reports = there.scrub(buf, &[block], &|_, bytes| verify(bytes));
         return reports.pop().expect("there is one block");
     }
     let quiet = Io {
@@ -279,9 +279,7 @@ fn scrub_one(
     }
     let mut sum = ScrubReport::default();
     for part in &parts {
-        let report = part.repair(node, &io, &buf[part.range()])?;
-        sum.bad += report.bad;
-        sum.repaired += report.repaired;
+        sum += part.repair(node, &io, &buf[part.range()])?;
     }
     Ok(sum)
 }

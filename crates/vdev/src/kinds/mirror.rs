@@ -15,12 +15,13 @@
 //! # Source
 //! OpenZFS `module/zfs/vdev_mirror.c`.
 
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
 use base::{BlockBuf, Buf, Error, Result, Txg};
 use phys::label::LABEL_START_SIZE;
-use zio::{Io, Priority, Purpose, RunBlock, ScrubReport};
+use zio::{Io, Placement, Priority, Purpose, RunBlock, ScrubReport};
 
 use super::health::{Outcome, count_elsewhere, no_copy, no_device};
 use super::rebuild::{PIECE_BYTES, pieces};
@@ -85,46 +86,54 @@ impl KindOps for Mirror {
     fn scrub(
         &self,
         node: &Node<'_>,
-        offset: u64,
         buf: &mut [u8],
         blocks: &[RunBlock],
         verify: &dyn Fn(usize, &[u8]) -> bool,
     ) -> Vec<Result<ScrubReport>> {
         let devices = node.vdev.leaves();
-        let mut scratch = BlockBuf::scratch(buf.len());
+        let offset = RunBlock::start_of(blocks);
+        let len = buf.len();
+        // For the second device and those after it.
+        let mut scratch: Option<BlockBuf> = None;
         let mut is_good = vec![false; blocks.len()];
-        let untried = || devices.iter().map(|_| Outcome::Untried).collect();
-        let mut outcomes: Vec<Vec<Outcome>> = blocks.iter().map(|_| untried()).collect();
+        // Of the first block: one for each device, and so on.
+        let mut outcomes: Vec<Outcome> = Vec::new();
+        outcomes.resize_with(blocks.len() * devices.len(), || Outcome::Untried);
         for (turn, at) in node.complete_first(offset, blocks).into_iter().enumerate() {
             let run = if turn == 0 {
                 &mut *buf
             } else {
-                &mut scratch[..]
+                &mut scratch.get_or_insert_with(|| BlockBuf::scratch_slot(len))[..len]
             };
             let found = node.scrub_device(&devices[at], offset, run, (blocks, &is_good), verify);
             for (n, outcome) in found.into_iter().enumerate() {
                 if matches!(outcome, Outcome::Untried) && !is_good[n] {
                     is_good[n] = true;
-                    if turn > 0 {
+                    if let Some(scratch) = &scratch {
                         let range = &blocks[n].range;
                         buf[range.clone()].copy_from_slice(&scratch[range.clone()]);
                     }
                 }
-                outcomes[n][at] = outcome;
+                outcomes[n * devices.len() + at] = outcome;
             }
         }
-        let conclude = |(n, outcomes): (usize, Vec<Outcome>)| {
-            let RunBlock { range, birth } = &blocks[n];
+        let conclude = |n: usize| {
+            let outcomes = &mut outcomes[n * devices.len()..][..devices.len()];
+            let RunBlock {
+                offset,
+                range,
+                birth,
+            } = &blocks[n];
             if is_good[n] {
-                let at = offset + range.start as u64;
-                return Ok(node.settle(*birth, at, &buf[range.clone()], &outcomes));
+                return Ok(node.settle(*birth, *offset, &buf[range.clone()], outcomes));
             }
-            for (device, outcome) in devices.iter().zip(&outcomes) {
+            for (device, outcome) in devices.iter().zip(&*outcomes) {
                 node.blame(device, outcome, *birth);
             }
-            Err(node.no_copy(*birth, offset + range.start as u64, outcomes))
+            let outcomes = outcomes.iter_mut().map(mem::take);
+            Err(node.no_copy(*birth, *offset, outcomes))
         };
-        outcomes.into_iter().enumerate().map(conclude).collect()
+        (0..blocks.len()).map(conclude).collect()
     }
 
     fn rebuild(&self, node: &Node<'_>, ranges: &[Range<u64>]) -> Rebuilt {
@@ -150,8 +159,8 @@ impl KindOps for Mirror {
         done
     }
 
-    fn is_linear(&self) -> bool {
-        true
+    fn placement(&self) -> Placement {
+        Placement::Linear
     }
 
     fn tolerated(&self, children: usize) -> usize {
@@ -271,6 +280,7 @@ impl Node<'_> {
             let write = || self.write_device(device, repair, offset, &[good]);
             if self.is_writable && write().is_ok() {
                 report.repaired += 1;
+                report.repaired_bytes += good.len() as u64;
                 VdevStats::add(&device.stats().self_healed_bytes, good.len() as u64);
             }
         }
@@ -358,7 +368,12 @@ impl Node<'_> {
     }
 
     /// The error of a block of which no device had a good copy; an outcome for each.
-    fn no_copy(&self, birth: Txg, offset: u64, outcomes: Vec<Outcome>) -> Error {
+    fn no_copy(
+        &self,
+        birth: Txg,
+        offset: u64,
+        outcomes: impl IntoIterator<Item = Outcome>,
+    ) -> Error {
         let devices = self.vdev.leaves().iter();
         let missed = devices.map(|device| self.missed_at(device, offset, birth));
         no_copy(outcomes.into_iter().zip(missed))
@@ -439,8 +454,8 @@ impl Node<'_> {
                 Some(Ok(())) => Ok(()),
                 Some(Err(_)) if blocks.len() == 1 => whole.take().expect("it is an error"),
                 _ => {
-                    let at = offset + range.start as u64;
-                    self.read_device(device, &Io::scrub(block.birth), at, &mut run[range.clone()])
+                    let (io, run) = (Io::scrub(block.birth), &mut run[range.clone()]);
+                    self.read_device(device, &io, block.offset, run)
                 }
             };
             outcomes.push(match read {

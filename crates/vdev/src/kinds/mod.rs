@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use base::{Result, Txg, align_up};
 use phys::uberblock::UberblockPhys;
-use zio::{Io, RunBlock, ScrubReport};
+use zio::{Io, Placement, RunBlock, ScrubReport};
 
 use crate::{Rebuilt, Vdev, VdevConfig, VdevKind, VdevTree};
 use absent::Absent;
@@ -59,7 +59,6 @@ pub(crate) trait KindOps: Send + Sync {
     fn scrub(
         &self,
         node: &Node<'_>,
-        offset: u64,
         buf: &mut [u8],
         blocks: &[RunBlock],
         verify: &dyn Fn(usize, &[u8]) -> bool,
@@ -77,7 +76,7 @@ pub(crate) trait KindOps: Send + Sync {
     }
 
     /// Whether the sectors of a block follow each other as its bytes do.
-    fn is_linear(&self) -> bool;
+    fn placement(&self) -> Placement;
 
     /// How many of `children` children may be lost.
     #[doc(alias = "vdev_op_nparity")]
@@ -206,11 +205,10 @@ impl Node<'_> {
 
     pub(crate) fn scrub(
         &self,
-        offset: u64,
         buf: &mut [u8],
         blocks: &[RunBlock],
         verify: &dyn Fn(usize, &[u8]) -> bool,
     ) -> Vec<Result<ScrubReport>> {
-        self.vdev.ops().scrub(self, offset, buf, blocks, verify)
+        self.vdev.ops().scrub(self, buf, blocks, verify)
     }
 }

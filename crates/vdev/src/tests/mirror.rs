@@ -95,7 +95,8 @@ fn scrub_looks_at_every_copy() {
         report,
         ScrubReport {
             bad: 2,
-            repaired: 2
+            repaired: 2,
+            repaired_bytes: 2 * LEN as u64,
         }
     );
     assert_eq!(bytes, [9; LEN]);
@@ -162,7 +163,8 @@ fn a_dead_side_is_given_up_and_its_gap_is_remembered() {
         report,
         ScrubReport {
             bad: 1,
-            repaired: 1
+            repaired: 1,
+            repaired_bytes: LEN as u64,
         }
     );
     assert_eq!(stats(&tree, 0).checksum_errors, 0);
@@ -357,13 +359,14 @@ fn a_run_is_scrubbed_block_by_block() {
     disks[1].damage(block(3).start..block(3).start + 512, Damage::ReadError);
     let mut bytes = vec![0; 4 * LEN];
     let run_block = |n| RunBlock {
+        offset: (n * LEN) as u64,
         range: n * LEN..(n + 1) * LEN,
         birth: BIRTH,
     };
     let blocks: Vec<_> = (0..4).map(run_block).collect();
     let good = |_: usize, bytes: &[u8]| is(9)(bytes);
     let mut scrub = || {
-        let reports = tree.scrub(TOP, 0, &mut bytes, &blocks, &good).unwrap();
+        let reports = tree.scrub(TOP, &mut bytes, &blocks, &good).unwrap();
         let reports = reports.into_iter().map(Result::unwrap);
         reports.map(|r| (r.bad, r.repaired)).collect::<Vec<_>>()
     };
@@ -379,7 +382,7 @@ fn a_run_is_scrubbed_block_by_block() {
     // One block that is bad on both sides leaves the others as they are.
     damage_data(&disks[0], Damage::Flip(1));
     disks[1].damage(block(2), Damage::Flip(2));
-    let reports = tree.scrub(TOP, 0, &mut bytes, &blocks, &good).unwrap();
+    let reports = tree.scrub(TOP, &mut bytes, &blocks, &good).unwrap();
     let bad: Vec<_> = reports.iter().map(Result::is_err).collect();
     assert_eq!(bad, [false, false, true, false]);
 }

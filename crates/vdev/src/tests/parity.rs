@@ -156,14 +156,13 @@ impl KindOps for Parity {
     fn scrub(
         &self,
         node: &Node<'_>,
-        offset: u64,
         buf: &mut [u8],
         blocks: &[RunBlock],
         verify: &dyn Fn(usize, &[u8]) -> bool,
     ) -> Vec<Result<ScrubReport>> {
         let scrub = |(n, block): (usize, &RunBlock)| {
             let io = Io::scrub(block.birth);
-            let at = offset + block.range.start as u64;
+            let at = block.offset;
             let buf = &mut buf[block.range.clone()];
             let columns = self.columns(node, &io, at, buf.len());
             self.find(&columns, buf, &|bytes| verify(n, bytes))?;
@@ -175,13 +174,14 @@ impl KindOps for Parity {
             Ok(ScrubReport {
                 bad: count,
                 repaired: count,
+                repaired_bytes: bad.iter().map(|n| good[*n].len() as u64).sum(),
             })
         };
         blocks.iter().enumerate().map(scrub).collect()
     }
 
-    fn is_linear(&self) -> bool {
-        false
+    fn placement(&self) -> Placement {
+        Placement::Elsewhere
     }
 
     fn tolerated(&self, _: usize) -> usize {
@@ -242,7 +242,7 @@ fn a_kind_with_parity_needs_nothing_else_to_change() {
         let top = tree.top(TOP).unwrap();
         let each = allocatable_size(DISK_BYTES);
         assert_eq!(top.config().asize, each * children);
-        assert!(!tree.is_linear(TOP));
+        assert_eq!(tree.placement(TOP), Placement::Elsewhere);
         let blocks: Vec<Vec<u8>> = (1..6).map(|n| block(n, n.into())).collect();
         let parts: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
         tree.write(&IO, TOP, 0, &parts).unwrap();

@@ -24,7 +24,7 @@ fn blocks_of_all_lengths_come_back_from_every_shape() {
         assert_eq!(top.config().asize, each * children as u64);
         assert_eq!(top.data_disks(), (children - usize::from(nparity)) as u64);
         assert_eq!(top.min_alloc(), SECTOR as u64);
-        assert!(!pool.tree.is_linear(TOP));
+        assert_eq!(pool.tree.placement(TOP), Placement::Striped);
     }
 }
 
@@ -211,4 +211,16 @@ fn senseless_raidz_configs_are_refused() {
         let error = Vdev::from_config(&root(nv)).unwrap_err();
         assert!(error.to_string().contains(expect), "{error} lacks {expect}");
     }
+}
+
+/// Neighbouring blocks are read with one command of each device.
+#[test]
+fn a_run_is_read_with_one_command_of_each_device() {
+    let mut pool = Pool::new(raidz(5, 2));
+    pool.write(0);
+    let reads = |n: usize| pool.tree.devices()[n].io_counts().read_ops();
+    let before: Vec<u64> = (0..5).map(reads).collect();
+    assert_eq!(pool.scrub("as written"), (0, 0));
+    let reads: Vec<u64> = (0..5).map(|n| reads(n) - before[n]).collect();
+    assert_eq!(reads, [1; 5], "{} blocks", pool.blocks.len());
 }

@@ -128,16 +128,44 @@ impl Pool {
         });
     }
 
-    /// Scrubs all blocks; how many columns were bad, and how many of them were repaired.
+    /// Scrubs all blocks as one run; how many columns were bad, and how many of them were repaired.
     pub(super) fn scrub(&self, what: &str) -> (u32, u32) {
-        let (mut bad, mut repaired) = (0, 0);
-        self.check(what, |at, buf, verify| {
-            let report = self.tree.scrub_block(TOP, at, buf, verify)?;
-            bad += report.bad;
-            repaired += report.repaired;
-            Ok(())
-        });
-        (bad, repaired)
+        let mut end = 0;
+        let run_block = |(at, block): (&u64, &Vec<u8>)| {
+            let start = end;
+            end += block.len();
+            RunBlock {
+                offset: *at,
+                range: start..end,
+                birth: BIRTH,
+            }
+        };
+        let run: Vec<RunBlock> = self.blocks.iter().map(run_block).collect();
+        let written: Vec<&Vec<u8>> = self.blocks.values().collect();
+        let mut buf = vec![0xcc; end];
+        let verify = |n: usize, bytes: &[u8]| bytes == written[n];
+        let reports = self.tree.scrub(TOP, &mut buf, &run, &verify).unwrap();
+        let mut sum = ScrubReport::default();
+        for (n, report) in reports.into_iter().enumerate() {
+            let (range, at) = (run[n].range.clone(), run[n].offset);
+            let report = report.unwrap_or_else(|e| panic!("{what}: block at {at}: {e}"));
+            assert!(
+                buf[range.clone()] == written[n][..],
+                "{what}: block at {at}"
+            );
+            // Each column is a part of the block, and has at least a sector.
+            let sector = 1 << self.tree.ashift(TOP);
+            let per_column = report.repaired_bytes / u64::from(report.repaired.max(1));
+            assert_eq!(report.repaired_bytes % sector, 0, "{what}");
+            assert!(per_column <= range.len() as u64, "{what}: {report:?}");
+            assert_eq!(
+                per_column < sector,
+                report.repaired == 0,
+                "{what}: {report:?}"
+            );
+            sum += report;
+        }
+        (sum.bad, sum.repaired)
     }
 
     pub(super) fn damage(&self, set: &[usize], damage: Damage) {

@@ -14,6 +14,8 @@ struct FakeTables {
     entries: rt::Mutex<BTreeMap<[u64; 6], Blocks>>,
     /// Looking for anything fails.
     is_damaged: rt::Mutex<bool>,
+    /// An entry is one block, to which copies are added.
+    is_flat: bool,
 }
 
 fn key(bp: &BlkPtrPhys) -> [u64; 6] {
@@ -41,8 +43,19 @@ impl DedupTables for FakeTables {
                 ..Known::default()
             });
         };
+        if self.is_flat {
+            let (block, _) = blocks.values().next().expect("no entry is empty");
+            let has_enough = block.ndvas() >= copies;
+            return Ok(Known {
+                any: Some(*block),
+                wanted: has_enough.then_some(*block),
+                partial: (!has_enough && !block.is_gang()).then_some(*block),
+                has_room: false,
+            });
+        }
         Ok(Known {
             any: blocks.values().map(|(bp, _)| *bp).next(),
+            partial: None,
             wanted: blocks.get(&copies).map(|(bp, _)| *bp),
             has_room: !blocks.contains_key(&copies),
         })
@@ -51,16 +64,24 @@ impl DedupTables for FakeTables {
     fn refer(&self, bp: &BlkPtrPhys, copies: usize) {
         let mut entries = self.entries.lock();
         let blocks = entries.entry(key(bp)).or_default();
-        blocks.entry(copies).or_insert((*bp, 0)).1 += 1;
+        let place = if self.is_flat { 0 } else { copies };
+        let (block, count) = blocks.entry(place).or_insert((*bp, 0));
+        assert_eq!(block.physical_birth(), bp.physical_birth());
+        block.dva = bp.dva;
+        *count += 1;
     }
 
-    fn forget(&self, bp: &BlkPtrPhys) {
+    fn forget(&self, bp: &BlkPtrPhys, had: usize) {
         let mut entries = self.entries.lock();
         let blocks = entries.get_mut(&key(bp)).expect("it was counted");
         blocks.retain(|_, (there, count)| {
-            *count -= u64::from(there.dva[0] == bp.dva[0]);
+            if there.dva[0] == bp.dva[0] {
+                *count -= 1;
+                there.dva[had..].fill(phys::DvaPhys::default());
+            }
             *count > 0
         });
+        entries.retain(|_, blocks| !blocks.is_empty());
     }
 }
 
@@ -73,7 +94,19 @@ fn deduped(dedup: Dedup, checksum: ChecksumType) -> WritePolicy {
 }
 
 fn with_tables(bench: &Bench) -> Arc<FakeTables> {
-    let tables = Arc::new(FakeTables::default());
+    give(bench, FakeTables::default())
+}
+
+fn with_flat_tables(bench: &Bench) -> Arc<FakeTables> {
+    let flat = FakeTables {
+        is_flat: true,
+        ..FakeTables::default()
+    };
+    give(bench, flat)
+}
+
+fn give(bench: &Bench, tables: FakeTables) -> Arc<FakeTables> {
+    let tables = Arc::new(tables);
     bench.pipeline.set_dedup(Arc::clone(&tables) as _);
     tables
 }
@@ -118,6 +151,70 @@ fn a_gang_is_referred_to_like_any_block() {
     assert!(first.is_gang() && second.is_gang() && first.dva == second.dva);
     assert_eq!(bench.space.allocated(), allocated);
     assert_eq!(tables.references(), [2]);
+}
+
+fn copies(copies: u8) -> WritePolicy {
+    WritePolicy {
+        copies,
+        ..deduped(Dedup::Verify, ChecksumType::Sha256)
+    }
+}
+
+/// More copies of a block that is stored are written beside it, and only those that there are not.
+#[test]
+fn copies_are_added_to_a_stored_block() {
+    let bench = bench(12);
+    let tables = with_flat_tables(&bench);
+    let one = bench.write(request(noise(8192, 1), copies(1)));
+    let two = bench.write(request(noise(8192, 1), copies(2)));
+    let three = bench.write(request(noise(8192, 1), copies(3)));
+    let again = bench.write(request(noise(8192, 1), copies(1)));
+    assert_eq!([one, two, three].map(|bp| bp.ndvas()), [1, 2, 3]);
+    assert_eq!(again.dva, three.dva);
+    assert_eq!(two.dva[..1], one.dva[..1]);
+    assert_eq!(three.dva[..2], two.dva[..2]);
+    for bp in [one, two, three, again] {
+        assert!(bp.is_dedup() && bp.physical_birth() == one.physical_birth());
+        assert_eq!(&*bench.read(&bp).unwrap(), &*noise(8192, 1));
+    }
+    assert_eq!(tables.references(), [4]);
+    assert_eq!(bench.space.allocated(), 3 * 8192);
+    // Each of the copies can be read.
+    for dva in &three.dva[..2] {
+        bench.vdevs.damage(dva, 100);
+    }
+    assert_eq!(&*bench.read(&three).unwrap(), &*noise(8192, 1));
+}
+
+/// Where there is no space in one piece, a block is stored apart from the one that has too few copies.
+#[test]
+fn copies_in_pieces_are_another_block() {
+    let bench = bench(9);
+    let tables = with_flat_tables(&bench);
+    let one = bench.write(request(noise(65_536, 1), copies(1)));
+    bench.space.fragment(4096);
+    let two = bench.write(request(noise(65_536, 1), copies(2)));
+    assert!(two.is_gang() && !two.is_dedup() && two.dva[0] != one.dva[0]);
+    assert_eq!(&*bench.read(&two).unwrap(), &*noise(65_536, 1));
+    assert_eq!(tables.references(), [1]);
+}
+
+/// An entry that a failed batch has added copies to has as many as before.
+#[test]
+fn a_batch_that_fails_leaves_no_copies() {
+    let bench = bench(12);
+    let tables = with_flat_tables(&bench);
+    bench.write(request(noise(8192, 1), copies(1)));
+    bench.space.limit(Some(3));
+    let batch = [(1, 2), (1, 2), (3, 1), (1, 3), (5, 1)];
+    let batch = batch.map(|(seed, n)| request(noise(8192, seed), copies(n)));
+    let failed = bench.pipeline.write_batch(TXG, batch.to_vec());
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(tables.references(), [1]);
+    assert_eq!(bench.space.allocated(), 8192);
+    bench.space.limit(None);
+    let two = bench.write(request(noise(8192, 1), copies(2)));
+    assert_eq!((two.ndvas(), bench.space.allocated()), (2, 2 * 8192));
 }
 
 /// What a batch counted before it failed is not counted any more.

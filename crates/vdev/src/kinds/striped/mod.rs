@@ -21,6 +21,9 @@
 //! # Source
 //! OpenZFS `module/zfs/vdev_raidz.c`, `module/zfs/vdev_draid.c`.
 
+mod ahead;
+mod band;
+mod mend;
 mod read;
 mod row;
 mod strip;
@@ -30,12 +33,15 @@ use std::sync::Arc;
 
 use base::{BlockBuf, Error, ErrorKind, Result, Txg};
 use phys::uberblock::UberblockPhys;
-use zio::{Io, Purpose, RunBlock, ScrubReport};
+use zio::{Io, Placement, Purpose, RunBlock, ScrubReport};
 
 use super::health::no_device;
 use super::rebuild::{PIECE_BYTES, pieces, rebuild_row};
 use super::{KindOps, Node};
 use crate::{Rebuilt, Vdev};
+use ahead::Ahead;
+use band::Prior;
+use mend::{Mend, mend};
 use read::{Stripe, Suspects};
 pub(super) use row::{Column, Layout, Order, Row, Rows, Shape};
 use strip::{Strip, Strips, cut, data_len, parity_of};
@@ -135,26 +141,33 @@ impl<L: Layout> Striped<L> {
         if fates.is_empty() && verify(buf) {
             return Ok(());
         }
-        let mut stripe = Stripe::read(node, io, rows, nparity, Some((&*buf, fates)));
+        let prior = Prior::Data(&*buf, fates.into_iter());
+        let mut stripe = Stripe::read(node, io, rows, nparity, prior);
         stripe.find(&self.suspects(node), buf, verify)?;
         if io.purpose != Purpose::Speculative {
-            stripe.settle(buf, false);
+            let mut mends = Vec::new();
+            let report = stripe.settle(buf, false, 0, &mut mends);
+            mend(node, mends, &mut [Ok(report)]);
         }
         Ok(())
     }
 
-    /// Reads and settles all columns of a block, in the order of its rows.
-    fn scrub_rows(
+    /// Reads and settles all columns of a block of a run.
+    fn scrub_block(
         &self,
         node: &Node<'_>,
-        io: &Io,
-        rows: &Rows<L::Row<'_>>,
+        (number, block, rows): (usize, &RunBlock, &Rows<L::Row<'_>>),
         buf: &mut [u8],
+        (ahead, mends): (&Ahead, &mut Vec<Mend>),
         verify: &dyn Fn(&[u8]) -> bool,
     ) -> Result<ScrubReport> {
-        let mut stripe = Stripe::read(node, io, rows, self.0.nparity(), None);
-        stripe.find(&self.suspects(node), buf, verify)?;
-        Ok(stripe.settle(buf, true))
+        let (shape, io) = (Self::shape(node, block.birth), Io::scrub(block.birth));
+        self.in_rows(shape, buf, verify, |buf, verify| {
+            let prior = Prior::Ahead(ahead);
+            let mut stripe = Stripe::read(node, &io, rows, self.0.nparity(), prior);
+            stripe.find(&self.suspects(node), buf, verify)?;
+            Ok(stripe.settle(buf, true, number, mends))
+        })
     }
 
     /// Calls `act` with a buffer for the block in the order of its rows, and with what tells whether the block in
@@ -275,23 +288,41 @@ impl<L: Layout> KindOps for Striped<L> {
     fn scrub(
         &self,
         node: &Node<'_>,
-        offset: u64,
         buf: &mut [u8],
         blocks: &[RunBlock],
         verify: &dyn Fn(usize, &[u8]) -> bool,
     ) -> Vec<Result<ScrubReport>> {
-        let scrub = |(n, block): (usize, &RunBlock)| {
-            let at = offset + block.range.start as u64;
-            let buf = &mut buf[block.range.clone()];
+        let rows = |block: &RunBlock| {
             let shape = Self::shape(node, block.birth);
-            let rows = self.rows(shape, at, buf.len())?;
-            let io = Io::scrub(block.birth);
-            let verify = |bytes: &[u8]| verify(n, bytes);
-            self.in_rows(shape, buf, &verify, |buf, verify| {
-                self.scrub_rows(node, &io, &rows, buf, verify)
-            })
+            self.rows(shape, block.offset, block.range.len())
         };
-        blocks.iter().enumerate().map(scrub).collect()
+        let rows: Vec<Result<Rows<L::Row<'_>>>> = blocks.iter().map(rows).collect();
+        let ahead = match blocks {
+            [_] => Ahead::default(),
+            _ => {
+                let columns = blocks.iter().zip(&rows).flat_map(|(block, rows)| {
+                    let rows = rows.iter().flat_map(Rows::iter);
+                    rows.flat_map(move |row| {
+                        (0..row.count()).map(move |n| (block.birth, row.column(n)))
+                    })
+                });
+                Ahead::read(node, columns)
+            }
+        };
+        let mut mends = Vec::new();
+        let mut reports = Vec::with_capacity(blocks.len());
+        for (n, (block, rows)) in blocks.iter().zip(rows).enumerate() {
+            let buf = &mut buf[block.range.clone()];
+            let verify = |bytes: &[u8]| verify(n, bytes);
+            let of_run = (&ahead, &mut mends);
+            reports.push(
+                rows.and_then(|rows| {
+                    self.scrub_block(node, (n, block, &rows), buf, of_run, &verify)
+                }),
+            );
+        }
+        mend(node, mends, &mut reports);
+        reports
     }
 
     fn rebuild(&self, node: &Node<'_>, ranges: &[Range<u64>]) -> Rebuilt {
@@ -314,8 +345,8 @@ impl<L: Layout> KindOps for Striped<L> {
         done
     }
 
-    fn is_linear(&self) -> bool {
-        false
+    fn placement(&self) -> Placement {
+        Placement::Striped
     }
 
     fn tolerated(&self, _: usize) -> usize {

@@ -17,30 +17,14 @@ use std::sync::Arc;
 use base::{BlockBuf, Error, ErrorKind, Result, Txg};
 use zio::{Io, Purpose, RunBlock, ScrubReport};
 
+use super::band::{Band, Fate, Prior};
+use super::mend::Mend;
 use super::row::{Column, Row, Rows};
 use super::strip::{cut, data_len, parity_of};
 use crate::Vdev;
 use crate::kinds::Node;
 use crate::kinds::health::{Outcome, no_device};
 use crate::leaf::Answer;
-
-/// What came of reading a column.
-pub(super) enum Fate {
-    /// It was read; the bytes may be wrong.
-    Read,
-    /// Its devices missed the block's txg: not read.
-    Stale,
-    /// Its devices cannot be read.
-    Absent,
-    /// It could not be read.
-    Failed(Error),
-}
-
-impl Fate {
-    fn is_read(&self) -> bool {
-        matches!(self, Fate::Read)
-    }
-}
 
 /// Reads the data columns to where they belong in the block, and returns what came of each: nothing if all
 /// were read.
@@ -91,7 +75,11 @@ fn data_columns<R: Row>(rows: &Rows<R>, nparity: usize) -> impl Iterator<Item = 
 }
 
 /// Reads columns, those of asynchronous devices at the same time.
-fn read_together(node: &Node<'_>, io: &Io, wanted: &mut [(Column, &mut [u8])]) -> Vec<Fate> {
+pub(super) fn read_together(
+    node: &Node<'_>,
+    io: &Io,
+    wanted: &mut [(Column, &mut [u8])],
+) -> Vec<Fate> {
     let begin = |(column, bytes): &(Column, &mut [u8])| {
         let child = node.child(column.child);
         let is_wanted = !bytes.is_empty() && reason_not_to_read(&child, io, *column).is_none();
@@ -119,7 +107,7 @@ fn read_column(node: &Node<'_>, io: &Io, column: Column, bytes: &mut [u8]) -> Fa
 }
 
 /// Why a child is not to be read, if so.
-fn reason_not_to_read(child: &Node<'_>, io: &Io, column: Column) -> Option<Fate> {
+pub(super) fn reason_not_to_read(child: &Node<'_>, io: &Io, column: Column) -> Option<Fate> {
     let leaves = child.vdev.leaves();
     let is_usable = |device: &&Arc<Vdev>| child.is_usable_at(device, column.offset);
     let mut usable = leaves.iter().filter(is_usable).peekable();
@@ -171,95 +159,51 @@ impl Suspects {
     }
 }
 
-/// All columns of one row, as they were read.
-struct Band<R> {
-    row: R,
-    columns: Vec<BlockBuf>,
-    fates: Vec<Fate>,
-}
-
-impl<R: Row> Band<R> {
-    /// The columns that have bytes of the block, or parity, and were not read.
-    fn missing(&self) -> Vec<usize> {
-        let is_missing = |n: &usize| !self.fates[*n].is_read() && self.row.column(*n).bytes > 0;
-        (0..self.fates.len()).filter(is_missing).collect()
-    }
-
-    /// The columns that have bytes of the block, or parity, and were read.
-    fn read_columns(&self) -> impl Iterator<Item = (usize, Column)> {
-        let columns = self.row.columns().enumerate();
-        columns.filter(|(n, column)| self.fates[*n].is_read() && column.bytes > 0)
-    }
-
-    /// Puts the row's part of the block into `buf`, with these columns computed from the others.
-    fn compute(&self, nparity: usize, lost: &[usize], buf: &mut [u8]) {
-        let lens = || self.row.columns().map(|column| column.bytes);
-        if lost.iter().all(|n| *n < nparity) {
-            let data = self.columns.iter().zip(lens()).skip(nparity);
-            return join(data.map(|(column, len)| &column[..len]), buf);
-        }
-        let mut columns = self.columns.clone();
-        let cut = columns.iter_mut().zip(lens());
-        let mut slices: Vec<&mut [u8]> = cut.map(|(column, len)| &mut column[..len]).collect();
-        parity::reconstruct(nparity, &mut slices, lost);
-        join(slices[nparity..].iter().map(|column| &**column), buf);
-    }
-}
-
 /// All columns of a block, as they were read.
 pub(super) struct Stripe<'a, R> {
     node: &'a Node<'a>,
     io: Io,
     nparity: usize,
-    bands: Vec<Band<R>>,
+    bands: Vec<Band<'a, R>>,
 }
 
 impl<'a, R: Row> Stripe<'a, R> {
-    /// Reads the columns that can be expected to be right. Of the data, `prior` says what came of reading it
-    /// before, into the block; otherwise columns are read up to where they end on their children.
+    /// Reads the columns that can be expected to be right and were not read before. What was not read into a block
+    /// is read up to where the columns end on their children.
     pub(super) fn read(
         node: &'a Node<'a>,
         io: &Io,
         rows: &Rows<R>,
         nparity: usize,
-        prior: Option<(&[u8], Vec<Fate>)>,
+        mut prior: Prior<'a, '_>,
     ) -> Self {
-        let has_data = prior.is_some();
-        let scratch = |column: Column| {
-            let len = if has_data {
-                column.bytes
-            } else {
-                column.stored
-            };
-            BlockBuf::scratch(len)
-        };
-        let band = |row: R| Band {
-            row,
-            columns: row.columns().map(scratch).collect(),
-            fates: Vec::new(),
-        };
-        let mut bands: Vec<Band<R>> = rows.iter().map(band).collect();
-        let mut wanted = Vec::new();
-        for Band { row, columns, .. } in &mut bands {
-            let unread = if has_data { nparity } else { row.count() };
-            let columns = row.columns().zip(columns).take(unread);
-            wanted.extend(columns.map(|(column, bytes)| (column, &mut bytes[..])));
-        }
-        let mut fates = read_together(node, io, &mut wanted).into_iter();
-        let (mut block, prior) = prior.unwrap_or_default();
-        let mut prior = prior.into_iter();
-        for band in &mut bands {
-            let (row, len) = (band.row, data_len(band.row, nparity));
-            let unread = if has_data { nparity } else { row.count() };
-            band.fates.extend(fates.by_ref().take(unread));
-            if has_data {
-                let (bytes, after) = block.split_at(len);
-                block = after;
-                split(bytes, &mut band.columns[nparity..]);
-                band.fates
-                    .extend(prior.by_ref().take(row.count() - nparity));
-                band.fates.resize_with(row.count(), || Fate::Read);
+        let mut known = Vec::new();
+        let band = |row: R| {
+            let (columns, fates) = prior.of_row((node, io), row, nparity);
+            known.extend(fates);
+            Band {
+                row,
+                columns,
+                fates: Vec::with_capacity(row.count()),
             }
+        };
+        let mut bands: Vec<Band<'_, R>> = rows.iter().map(band).collect();
+        let columns = |band| {
+            let Band { row, columns, .. }: &mut Band<'_, R> = band;
+            row.columns().zip(columns)
+        };
+        let columns = bands.iter_mut().flat_map(columns).zip(&known);
+        let wanted = columns.filter(|(_, known)| known.is_none());
+        let mut wanted: Vec<_> = wanted
+            .map(|((column, bytes), _)| (column, bytes.own()))
+            .collect();
+        let mut found = read_together(node, io, &mut wanted).into_iter();
+        let mut found = || found.next().expect("one for each that was not known");
+        let mut fates = known
+            .into_iter()
+            .map(|known| known.unwrap_or_else(&mut found));
+        for band in &mut bands {
+            band.fates.extend(fates.by_ref().take(band.row.count()));
         }
         Stripe {
             node,
@@ -337,7 +281,7 @@ impl<'a, R: Row> Stripe<'a, R> {
         suspects: &Suspects,
         wrong: &[usize],
     ) -> Vec<Vec<usize>> {
-        let of_band = |(band, missing): (&Band<R>, &Vec<usize>)| {
+        let of_band = |(band, missing): (&Band<'_, R>, &Vec<usize>)| {
             let read = band.read_columns();
             let is_wrong = |column| wrong.iter().any(|n| suspects.had(*n, column));
             let wrong = read.filter(|(_, column)| is_wrong(*column));
@@ -359,7 +303,7 @@ impl<'a, R: Row> Stripe<'a, R> {
             for (n, column) in band.row.columns().enumerate() {
                 if column.bytes > 0 && matches!(band.fates[n], Fate::Stale) {
                     let child = self.node.child(column.child);
-                    band.fates[n] = read_anyway(&child, &self.io, column, &mut band.columns[n]);
+                    band.fates[n] = read_anyway(&child, &self.io, column, band.columns[n].own());
                     is_any = true;
                 }
             }
@@ -393,9 +337,15 @@ impl<'a, R: Row> Stripe<'a, R> {
         verify(buf)
     }
 
-    /// Now that the block is known: counts the columns that are wrong, and writes them again. A scrub also
-    /// writes those that their devices missed, and looks at each side of a mirror.
-    pub(super) fn settle(&self, block: &[u8], is_scrub: bool) -> ScrubReport {
+    /// Now that the block, number `number` of a run, is known: counts the columns that are wrong, which are to be
+    /// written again (`mends`). A scrub also finds those that their devices missed, and looks at each side of a mirror.
+    pub(super) fn settle(
+        &self,
+        block: &[u8],
+        is_scrub: bool,
+        number: usize,
+        mends: &mut Vec<Mend>,
+    ) -> ScrubReport {
         let mut report = ScrubReport::default();
         let mut rest = block;
         for band in &self.bands {
@@ -405,18 +355,32 @@ impl<'a, R: Row> Stripe<'a, R> {
             let parity = parity_of(&data, self.nparity);
             let right = parity.iter().map(|column| &column[..]).chain(data);
             for (n, right) in right.enumerate() {
-                let found = self.settle_column(band, n, right, is_scrub);
+                let mut note = |column: Column, bytes| {
+                    mends.push(Mend {
+                        block: number,
+                        child: column.child,
+                        offset: column.offset,
+                        bytes,
+                    });
+                };
+                let found = self.settle_column(band, n, right, is_scrub, &mut note);
                 if found.bad > 0 {
                     self.settle_shadow(band, n, right);
                 }
-                report.bad += found.bad;
-                report.repaired += found.repaired;
+                report += found;
             }
         }
         report
     }
 
-    fn settle_column(&self, band: &Band<R>, n: usize, right: &[u8], is_scrub: bool) -> ScrubReport {
+    fn settle_column(
+        &self,
+        band: &Band<'_, R>,
+        n: usize,
+        right: &[u8],
+        is_scrub: bool,
+        note: &mut dyn FnMut(Column, Vec<u8>),
+    ) -> ScrubReport {
         let column = band.row.column(n);
         let child = self.node.child(column.child);
         let is_group = child.vdev.leaves().len() > 1;
@@ -426,9 +390,13 @@ impl<'a, R: Row> Stripe<'a, R> {
             Fate::Failed(_) => true,
             Fate::Absent => false,
         };
-        let zeros = vec![0; column.stored - right.len()];
+        let filled_up = || {
+            let mut bytes = right.to_vec();
+            bytes.resize(column.stored, 0);
+            bytes
+        };
         if is_group && band.fates[n].is_read() && (is_wrong || is_scrub) {
-            let right = [right, &zeros].concat();
+            let right = filled_up();
             if let Ok(report) = scrub_sides(&child, column, &right, self.io.birth) {
                 return report;
             }
@@ -437,18 +405,15 @@ impl<'a, R: Row> Stripe<'a, R> {
         } else if band.fates[n].is_read() {
             self.blame(column);
         }
-        let repair = Io::repair(self.io.birth);
-        let parts: &[&[u8]] = &[right, &zeros];
-        let parts = &parts[usize::from(right.is_empty())..2 - usize::from(zeros.is_empty())];
-        let write = || child.write(&repair, column.offset, parts);
+        note(column, filled_up());
         ScrubReport {
             bad: 1,
-            repaired: u32::from(self.node.is_writable && write().is_ok()),
+            ..ScrubReport::default()
         }
     }
 
     /// Writes a column that was wrong also to where it was copied.
-    fn settle_shadow(&self, band: &Band<R>, n: usize, right: &[u8]) {
+    fn settle_shadow(&self, band: &Band<'_, R>, n: usize, right: &[u8]) {
         let Some(shadow) = band.row.shadow(n).filter(|shadow| shadow.bytes > 0) else {
             return;
         };
@@ -477,32 +442,18 @@ fn is_filled_up(column: &[u8], right: &[u8]) -> bool {
 /// Compares each side of a mirror with the right bytes, and repairs those that differ; an error if all do.
 fn scrub_sides(child: &Node<'_>, column: Column, right: &[u8], birth: Txg) -> Result<ScrubReport> {
     let range = 0..right.len();
-    let block = RunBlock { range, birth };
+    let block = RunBlock {
+        offset: column.offset,
+        range,
+        birth,
+    };
     let mut buf = BlockBuf::scratch(right.len());
     let is_right = |_: usize, bytes: &[u8]| bytes == right;
-    let reports = child.scrub(column.offset, &mut buf, &[block], &is_right);
+    let reports = child.scrub(&mut buf, &[block], &is_right);
     reports
         .into_iter()
         .next()
         .unwrap_or_else(|| Err(no_device()))
-}
-
-fn join<'b>(columns: impl Iterator<Item = &'b [u8]>, block: &mut [u8]) {
-    let mut rest = block;
-    for column in columns {
-        let (bytes, after) = rest.split_at_mut(column.len());
-        bytes.copy_from_slice(column);
-        rest = after;
-    }
-}
-
-fn split(block: &[u8], columns: &mut [BlockBuf]) {
-    let mut rest = block;
-    for column in columns {
-        let (bytes, after) = rest.split_at(column.len());
-        column.copy_from_slice(bytes);
-        rest = after;
-    }
 }
 
 /// Whether `is_right` accepts any `size` of the numbers, together with those `chosen`.
