@@ -65,6 +65,8 @@ pub(crate) struct State {
     /// Datasets to be visited, and the txg after which their blocks are visited (0: that of the
     /// previous snapshot).
     pub(crate) queue: BTreeMap<u64, u64>,
+    /// It runs since before the pool was opened, and had errors by then.
+    has_inherited_errors: bool,
     /// Whether it must be written to the MOS.
     is_changed: bool,
 }
@@ -95,6 +97,7 @@ impl Scan {
                     }
                 }
             }
+            state.has_inherited_errors = phys.state.get() == DSS_SCANNING && phys.errors.get() > 0;
             state.phys = Some(phys);
         }
         *self.0.lock() = state;
@@ -105,6 +108,14 @@ impl Scan {
     #[must_use]
     pub fn phys(&self) -> Option<ScanPhys> {
         self.0.lock().phys
+    }
+
+    /// Whether the scan had errors when the pool was opened: what devices lack after it is not known then, since writes
+    /// to them may have failed, too.
+    #[must_use]
+    #[doc(alias = "spa_scrub_started")]
+    pub fn has_inherited_errors(&self) -> bool {
+        self.0.lock().has_inherited_errors
     }
 
     /// The kind of the running scan, if there is one.
@@ -156,6 +167,7 @@ impl Scan {
         phys.ddt_class_max
             .set(if is_full { DUPLICATE } else { DITTO });
         state.phys = Some(phys);
+        state.has_inherited_errors = false;
         state.is_changed = true;
         self.put(state, mos, tx)
     }

@@ -485,8 +485,10 @@ impl Inner {
         let phys = self.core.scan().phys().unwrap_or_default();
         let errors = phys.errors.get();
         let max = phys.max_txg.get();
-        // What only the checkpoint refers to was not visited: devices may lack some of that.
-        let is_whole = errors == 0
+        // No device has a block that is lost, so none lacks it. What only the checkpoint refers to was not visited:
+        // devices may lack some of that.
+        let is_known = !self.core.scan().has_inherited_errors();
+        let is_whole = is_known
             && self.scanning.unrepaired.load(Ordering::Relaxed) == 0
             && !self.has_checkpoint_feature();
         if is_whole {
@@ -513,7 +515,7 @@ impl Inner {
         }
         // Devices missed more writes meanwhile, or wait.
         let may_begin = !self.awaits_restart() && !self.rebuilds.is_any_active();
-        if (is_whole || has_waited) && may_begin && !self.stale_devices().is_empty() {
+        if (is_whole || has_waited || !is_known) && may_begin && !self.stale_devices().is_empty() {
             self.begin_scan(Kind::Resilver, tx)?;
             self.groups.kick();
         }

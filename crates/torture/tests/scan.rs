@@ -474,3 +474,52 @@ fn sim_a_scrub_that_waits_does_not_keep_a_device_from_its_resilver() {
         assert_has_everything(disks[1].clone(), &world);
     });
 }
+
+/// A single disk with sectors that cannot be read gets a second side. The resilver ends with errors, and only what was
+/// lost before is lost: no other copy is damaged.
+#[test]
+fn sim_a_resilver_with_errors_damages_no_other_copy() {
+    const BLOCKS: usize = 12;
+    const BLOCK_BYTES: usize = 128 << 10;
+    for blocks_max in [1, 1000] {
+        rt::simulate(13, move || {
+            let mut dice = Dice::new(13);
+            let (disks, mut world) = (disks(2), World::default());
+            let faulty = Arc::new(FaultInjector::new(disks[0].clone()));
+            let root = zpl::mount::init(zpl::NewFilesystem::default(), true);
+            let providers: [Arc<dyn Provider>; 1] = [faulty.clone()];
+            let settings = in_small_steps(blocks_max);
+            let spa =
+                pool::create_with("tank", Layout::Stripe, 12, &providers, root, settings).unwrap();
+            steps(&spa, &mut world, &mut dice, 30);
+            pool::write_file(&spa, "tank", "lost", &dice.bytes(BLOCKS * BLOCK_BYTES));
+            spa.sync().unwrap();
+            let fs = mount(spa.parts().dsl(), "tank", true).unwrap();
+            for place in pool::places(&fs, "lost") {
+                faulty.damage(place.start..place.start + 4096, faulty::Damage::ReadError);
+            }
+            drop(fs);
+            attach(&spa, &disks[1]);
+            while is_scanning(&spa) {
+                steps(&spa, &mut world, &mut dice, 1);
+                spa.sync().unwrap();
+            }
+            let scan = spa.scan().unwrap();
+            assert_eq!(scan.state.get(), DSS_FINISHED);
+            assert_eq!(scan.errors.get(), BLOCKS as u64);
+            let report = pool::verify(&spa).unwrap();
+            let is_lost = |finding: &check::Finding| {
+                matches!(
+                    finding,
+                    check::Finding::Unreadable {
+                        is_metadata: false,
+                        ..
+                    }
+                )
+            };
+            let others: Vec<_> = report.findings.iter().filter(|f| !is_lost(f)).collect();
+            assert!(others.is_empty(), "{others:#?}");
+            assert_eq!(report.findings.len(), BLOCKS);
+        });
+    }
+}
