@@ -17,9 +17,14 @@
 //! ms, the number of missed intervals after which the pool is suspended, and a sequence number that
 //! orders heartbeats of the same second.
 //!
+//! An expansion of a RAID-Z updates the uberblock of a txg that is on disk already. Such an update is newer than every
+//! heartbeat before it, of which one with the old state may be left anywhere; and no heartbeat is older than the
+//! update that it repeats, so that another host sees it change.
+//!
 //! # Concurrency
 //! One thread for each pool with multihost, from opening the pool or setting the property until it
-//! is closed or unset. Its mutex is a leaf lock, not held during writes to devices.
+//! is closed or unset. The mutex of its state is a leaf lock, not held during writes to devices; another is held by
+//! whoever writes a heartbeat or such an update, and the thread leaves a heartbeat out rather than wait for it.
 //!
 //! # Source
 //! OpenZFS `module/zfs/mmp.c`, `module/zfs/spa.c` (`spa_activity_check`).
@@ -57,6 +62,8 @@ const INTERVAL_NS: u64 = INTERVAL_MS as u64 * NS_PER_MS;
 pub(crate) struct Mmp {
     state: Mutex<State>,
     changed: Condvar,
+    /// Held while a heartbeat, or the update of an uberblock, is written.
+    writing: Mutex<()>,
     thread: Mutex<Option<rt::JoinHandle<()>>>,
 }
 
@@ -78,6 +85,7 @@ impl Mmp {
         Mmp {
             state: Mutex::default(),
             changed: Condvar::new(),
+            writing: Mutex::default(),
             thread: Mutex::new(None),
         }
     }
@@ -152,7 +160,7 @@ impl Mmp {
     /// counter.
     fn next(&self, mut uberblock: UberblockPhys) -> (UberblockPhys, usize) {
         let mut state = self.state.lock();
-        let now = rt::wall_clock().secs;
+        let now = rt::wall_clock().secs.max(uberblock.timestamp.get());
         state.seq = if state.timestamp == now {
             state.seq.wrapping_add(1)
         } else {
@@ -164,6 +172,24 @@ impl Mmp {
         uberblock.set_mmp(INTERVAL_MS, FAIL_INTERVALS, Some(state.seq));
         uberblock.mmp_delay.set(state.delay_ns);
         (uberblock, state.turn)
+    }
+
+    /// Makes an update of an uberblock on disk newer than it and all heartbeats that repeat it, and has `write` write
+    /// it and make it the one that later heartbeats repeat.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub(crate) fn update(
+        &self,
+        uberblock: &mut UberblockPhys,
+        write: impl FnOnce(&UberblockPhys, bool) -> Result<()>,
+    ) -> Result<()> {
+        let _writing = self.writing.lock();
+        let last = self.state.lock().timestamp;
+        let timestamp = uberblock.timestamp.get().max(last) + 1;
+        uberblock.timestamp.set(timestamp);
+        self.mark(uberblock);
+        write(uberblock, self.is_on())
     }
 
     /// Time since the last uberblock was written, in ns.
@@ -183,7 +209,7 @@ fn run(inner: &Inner) {
         if !has_failed && mmp.silence_ns() > u64::from(FAIL_INTERVALS) * INTERVAL_NS {
             let text = "no heartbeat could be written, so another host may take the pool";
             inner.groups.fail(&Error::new(ErrorKind::Io, text));
-        } else if !has_failed {
+        } else if !has_failed && let Some(_writing) = mmp.writing.try_lock() {
             let synced = inner.state.lock().synced;
             let (uberblock, turn) = mmp.next(synced);
             let written = inner.tree.write_heartbeat(turn, &uberblock);
@@ -290,4 +316,35 @@ pub(crate) fn check_activity(found: &FoundPool, hostid: u64) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An update is newer than every heartbeat before it, and no heartbeat is older than the update that it repeats,
+    /// also when updates are more than the seconds that have passed.
+    #[test]
+    fn sim_uberblocks_of_a_txg_grow_newer() {
+        rt::simulate(1, || {
+            let mmp = Mmp::new();
+            mmp.state.lock().is_on = true;
+            let mut synced = UberblockPhys::default();
+            synced.timestamp.set(rt::wall_clock().secs);
+            let age = |uberblock: &UberblockPhys| (uberblock.timestamp.get(), uberblock.mmp_seq());
+            let mut last = age(&synced);
+            for n in 0..200 {
+                rt::sleep_ns(u64::from(n % 7 == 0) * 700_000_000);
+                let newer = if n % 5 == 0 {
+                    mmp.next(synced).0
+                } else {
+                    mmp.update(&mut synced, |_, _| Ok(())).unwrap();
+                    synced
+                };
+                assert!(age(&newer) > last, "{n}: {:?} {last:?}", age(&newer));
+                last = age(&newer);
+            }
+            assert!(last.0 > rt::wall_clock().secs, "ahead of the clock");
+        });
+    }
 }

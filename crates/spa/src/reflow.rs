@@ -19,8 +19,8 @@
 //! allocator, and before that is released, all other I/O to RAID-Zs has ended and waits: what is allocated later is
 //! written later. A range that is occupied but not yet written is copied as it is.
 //!
-//! A child that is absent, lacks something, or fails a slice pauses the expansion, until that has changed. It is
-//! paused, too, while `multihost` is on: a heartbeat could put an older uberblock on disk.
+//! A child that is absent, lacks something, or fails a slice pauses the expansion, until that has changed. Heartbeats
+//! (`multihost`) stay away while the uberblock is updated, lest one puts an older state on disk.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev_raidz.c` (`spa_raidz_expand_thread`, `vdev_raidz_attach_sync`,
@@ -90,7 +90,6 @@ impl Inner {
             .max(self.first_txg.0);
         txg.0 >= since + IMPORT_WAIT_TXGS
             && !self.scanning.is_ending()
-            && !self.mmp.is_on()
             && !self.is_reflow_paused(vdev)
     }
 
@@ -254,19 +253,22 @@ impl Inner {
     ) -> Result<()> {
         let mut uberblock = self.state.lock().synced;
         uberblock.set_reflow(state, offset);
-        let timestamp = uberblock.timestamp.get() + 1;
-        uberblock.timestamp.set(timestamp);
         let kind =
             |error: &Error| zio::failed_write(error).filter(|_| !self.tree.has_lost_writes());
         let written = zio::reissue(self.pipeline.suspend(), kind, || {
-            reflow.write_uberblock(&uberblock, is_odd)
+            self.mmp.update(&mut uberblock, |uberblock, multihost| {
+                reflow.write_uberblock(uberblock, (is_odd, multihost))?;
+                reflow.note(uberblock);
+                let mut state = self.state.lock();
+                state.synced = *uberblock;
+                state.uberblock.raidz_reflow_info = uberblock.raidz_reflow_info;
+                Ok(())
+            })
         });
         // Some device may have it.
         written.inspect_err(|_| reflow.give_up())?;
-        reflow.note(&uberblock);
-        let mut locked = self.state.lock();
-        locked.synced = uberblock;
-        locked.uberblock.raidz_reflow_info = uberblock.raidz_reflow_info;
+        let leaves = self.tree.heartbeat_leaves() as u64;
+        self.mmp.note_write(true, leaves);
         Ok(())
     }
 
@@ -420,10 +422,6 @@ impl Spa {
         if self.feature(RAIDZ_EXPANSION) == FeatureState::Disabled {
             let text =
                 "raidz_expansion feature must be enabled in order to attach a device to raidz";
-            return Err(Error::new(ErrorKind::Permission, text));
-        }
-        if self.inner.mmp.is_on() {
-            let text = "a raidz is not expanded while multihost is on";
             return Err(Error::new(ErrorKind::Permission, text));
         }
         Ok(())

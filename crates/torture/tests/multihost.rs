@@ -123,6 +123,42 @@ fn sim_a_pool_that_nobody_has_is_taken_after_a_while() {
     });
 }
 
+/// Also while the expansion waits for a child that is gone.
+#[test]
+fn sim_a_pool_whose_raidz_is_expanded_is_not_taken() {
+    rt::simulate(4, || {
+        let disk = |n| Arc::new(Memory::new(format!("/disk{n}"), 96 << 20)) as Arc<dyn Provider>;
+        let last = Arc::new(FaultInjector::new(disk(3)));
+        let mut devices: Vec<Arc<dyn Provider>> = (0..3).map(disk).collect();
+        let root = zpl::mount::init(zpl::NewFilesystem::default(), true);
+        let mut settings = pool::settings();
+        settings.reflow_max_bytes = 64 << 10;
+        settings.scan.blocks_max = 40;
+        let layout = Layout::Raidz(1);
+        let spa = pool::create_with("tank", layout, 12, &devices, root, settings).unwrap();
+        set_multihost(&spa, 1);
+        pool::write_file(&spa, "tank", "file", &torture::Dice::new(4).bytes(40 << 20));
+        devices.push(last.clone());
+        let new = vdev::NewDevice {
+            kind: vdev::VdevKind::Disk,
+            path: last.name().to_owned(),
+            provider: last.clone(),
+        };
+        let top = spa.parts().tree().tops()[0].guid();
+        spa.widen(top, &new, (0, vdev::AutoAshift::default()))
+            .unwrap();
+        while spa.uberblock().reflow_offset() == 0 {
+            spa.sync().unwrap();
+        }
+        spa.sync().unwrap();
+        last.kill();
+        spa.sync().unwrap();
+        assert!(spa.parts().tree().expanding().is_some(), "it waits");
+        let error = take(&devices, 7).err().unwrap();
+        assert!(error.to_string().contains("pool is imported"), "{error}");
+    });
+}
+
 #[test]
 fn sim_without_a_heartbeat_nothing_is_written() {
     rt::simulate(3, || {

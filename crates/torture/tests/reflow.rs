@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::ErrorKind;
-use faulty::{FaultInjector, PowerCut, PowerSupply};
+use faulty::{Delay, FaultInjector, PowerCut, PowerSupply};
 use geom::Provider;
+use phys::PropValue;
 use phys::scan::DSS_FINISHED;
-use phys::uberblock::RRSS_SCRATCH_INVALID_SYNCED_REFLOW;
+use phys::uberblock::{RRSS_SCRATCH_INVALID_SYNCED_REFLOW, RRSS_SCRATCH_VALID};
 use ram::Memory;
 use spa::{Settings, Spa};
 use torture::cuts::{self, Step};
@@ -24,6 +25,9 @@ const DISK_BYTES: u64 = 96 << 20;
 /// More than the scratch area takes, on any of these shapes.
 const FILLER_BYTES: usize = 14 << 20;
 const CUTS: u64 = 20;
+const SCRATCH_CUTS: u64 = 3;
+/// How long a command takes: a heartbeat comes after some dozens of them.
+const DELAYS_NS: std::ops::Range<u64> = 1_000_000..20_000_000;
 
 /// Children before, parity, ashift.
 #[derive(Clone, Copy)]
@@ -130,16 +134,31 @@ struct Recording {
     first: u64,
     commands: u64,
     worlds: Vec<Step>,
+    /// By this command the first sectors were moved.
+    moved: u64,
 }
 
-/// Works on a pool, expands it while work goes on, and works on.
-fn record(shape: Shape, seed: u64) -> Recording {
+/// Works on a pool, expands it while work goes on, and works on. With multihost, disks take their time, and there are
+/// heartbeats between the slices of a txg.
+fn record(shape: Shape, seed: u64, multihost: bool) -> Recording {
     let supply = PowerSupply::new();
     let disk = |n| PowerCut::fed_by(&supply, format!("/disk{n}"), DISK_BYTES, 512);
     let disks: Vec<Arc<PowerCut>> = (0..=shape.children).map(|n| Arc::new(disk(n))).collect();
-    let providers: Vec<Arc<dyn Provider>> = disks.iter().map(|disk| disk.clone() as _).collect();
+    let providers = disks.iter().map(|disk| match multihost {
+        true => Arc::new(Delay::new(disk.clone(), DELAYS_NS, seed)),
+        false => disk.clone() as Arc<dyn Provider>,
+    });
+    let providers: Vec<_> = providers.collect();
     let (mut dice, mut world) = (Dice::new(seed), World::default());
-    let spa = create(shape, &providers, slowly());
+    let mut settings = slowly();
+    if multihost {
+        // All in one txg: where sectors were when it began is overwritten before it ends.
+        settings.scan.blocks_max = u64::MAX;
+        settings.scan.max_ns = u64::MAX;
+    }
+    let spa = create(shape, &providers, settings);
+    spa.set_prop("multihost", PropValue::Number(multihost.into()))
+        .unwrap();
     steps(&spa, &mut world, &mut dice, 40);
     spa.sync().unwrap();
     disks.iter().for_each(|disk| disk.forget());
@@ -147,7 +166,7 @@ fn record(shape: Shape, seed: u64) -> Recording {
     let mut worlds = vec![(world.clone(), Some(begin))];
     widen(&spa, providers.last().unwrap()).unwrap();
     worlds.push((world.clone(), Some(supply.commands())));
-    let mut during = 0;
+    let (mut during, mut moved) = (0, 0);
     while is_expanding(&spa) {
         during += 1;
         if during % 3 == 0 {
@@ -156,8 +175,11 @@ fn record(shape: Shape, seed: u64) -> Recording {
         worlds.push((world.clone(), None));
         spa.sync().unwrap();
         worlds.last_mut().unwrap().1 = Some(supply.commands());
+        if moved == 0 && spa.uberblock().reflow_offset() > 0 {
+            moved = supply.commands();
+        }
     }
-    assert!(during > 8, "{during} txgs meanwhile");
+    assert!(during > 8 || multihost, "{during} txgs meanwhile");
     for _ in 0..2 {
         steps(&spa, &mut world, &mut dice, 1);
         worlds.push((world.clone(), None));
@@ -176,6 +198,7 @@ fn record(shape: Shape, seed: u64) -> Recording {
         commands,
         disks,
         worlds,
+        moved,
     }
 }
 
@@ -190,6 +213,25 @@ impl Recording {
     fn images(&self, n: u64, seed: u64) -> Vec<Arc<dyn Provider>> {
         let image = |disk: &Arc<PowerCut>| Arc::new(disk.image_after(n, seed)) as Arc<dyn Provider>;
         self.disks.iter().map(image).collect()
+    }
+
+    /// The first and the last command, of few, after which the first sectors are in the scratch area alone.
+    fn in_scratch(&self, seed: u64) -> (u64, u64) {
+        let state = |n| {
+            let spa = pool::open(&self.images(n, seed ^ n), true).unwrap();
+            spa.uberblock().reflow_state()
+        };
+        let (mut before, mut after) = (self.first, self.moved);
+        while after - before > 1 {
+            let middle = before.midpoint(after);
+            match state(middle) {
+                0 => before = middle,
+                _ => after = middle,
+            }
+        }
+        let is_in_scratch = |n: &u64| state(*n) == RRSS_SCRATCH_VALID;
+        let last = (after..self.commands).take_while(is_in_scratch).last();
+        (after, last.expect("the state is on disk"))
     }
 
     /// The world that is there after the power was cut.
@@ -238,8 +280,8 @@ impl Recording {
     }
 }
 
-fn cut_everywhere(shape: Shape, seed: u64) {
-    let recording = record(shape, seed);
+fn cut_everywhere(shape: Shape, seed: u64, multihost: bool) {
+    let recording = record(shape, seed, multihost);
     let mut stages: BTreeMap<Stage, u64> = BTreeMap::new();
     let commands = recording.first..=recording.commands;
     let cut = |n| recording.cut(n, seed ^ n, shape);
@@ -249,18 +291,30 @@ fn cut_everywhere(shape: Shape, seed: u64) {
         }
     }
     assert!(stages.len() >= 3, "too few stages were seen: {stages:?}");
+    // Few of all commands come while the first sectors are in the scratch area alone.
+    let (first, last) = recording.in_scratch(seed);
+    let cut = |n| recording.cut(n, seed ^ n, shape);
+    let cuts = cuts::everywhere(first..=last, SCRATCH_CUTS, seed, cut);
+    assert_eq!(cuts[0].1, (true, RRSS_SCRATCH_VALID));
+    pool::verify_with_zdb(&recording.images(first, seed ^ first), "tank");
 }
 
 #[test]
 fn sim_power_cuts_while_a_raidz1_is_expanded() {
     let seed = seed(71);
-    rt::simulate(seed, move || cut_everywhere(SINGLE, seed));
+    rt::simulate(seed, move || cut_everywhere(SINGLE, seed, false));
 }
 
 #[test]
 fn sim_power_cuts_while_a_raidz2_is_expanded() {
     let seed = seed(72);
-    rt::simulate(seed, move || cut_everywhere(DOUBLE, seed));
+    rt::simulate(seed, move || cut_everywhere(DOUBLE, seed, false));
+}
+
+#[test]
+fn sim_power_cuts_while_a_raidz_is_expanded_and_has_a_heartbeat() {
+    let seed = seed(74);
+    rt::simulate(seed, move || cut_everywhere(SINGLE, seed, true));
 }
 
 /// The pool is exported after some txgs, again and again: the real `zdb` looks at it each time.

@@ -240,12 +240,17 @@ impl Reflow<'_> {
         self.flush()
     }
 
-    /// Writes an uberblock that is an update of the one on disk; `is_odd` is another one each time.
+    /// Writes an uberblock that is an update of the one on disk; `is_odd` is another one each time. With multihost, no
+    /// slot is taken that is for heartbeats.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if it is on so few children that all of them may be lost.
     #[doc(alias = "vdev_uberblock_sync_list")]
-    pub fn write_uberblock(&self, uberblock: &UberblockPhys, is_odd: bool) -> Result<()> {
+    pub fn write_uberblock(
+        &self,
+        uberblock: &UberblockPhys,
+        (is_odd, multihost): (bool, bool),
+    ) -> Result<()> {
         let mut leaves = Vec::new();
         for top in self.tree.tops() {
             let ashift = top.config().ashift;
@@ -259,7 +264,8 @@ impl Reflow<'_> {
             let found = ashifts.iter().find(|(leaf, _)| Arc::ptr_eq(leaf, vdev));
             let ashift = found.expect("one for each leaf").1;
             let write = |index| {
-                label::write_uberblock(vdev.leaf(), index, ashift, &uberblock, (is_odd, false))
+                let slot = (is_odd, multihost);
+                label::write_uberblock(vdev.leaf(), index, ashift, &uberblock, slot)
             };
             let written: Vec<_> = (0..LABELS).map(write).collect();
             vdev.leaf().flush()?;
