@@ -20,7 +20,7 @@ use machine::HostProfile;
 use crate::caller;
 use crate::command::{Command, Entry, Table, verb};
 use crate::failure::{Fail, Outcome};
-use options::RunOptions;
+use options::{REPORT, RunOptions};
 pub(crate) use shell::Children;
 
 /// How many experiments run at a time, and share the machines that may.
@@ -34,7 +34,7 @@ usage: ashift lab list [-j]
        ashift lab show NAME|FILE
        ashift lab run [-jq] [--set NAME=VALUE]… [--sweep NAME=VALUE,VALUE…]… [--data DIR]
                       [--case NAME] [--host NAME] [--seed N] [--jobs N] [--keep DIR]
-                      [--sensitivity] [--report FILE] NAME|FILE|all
+                      [--sensitivity] NAME|FILE|all [--report [FILE]]
        ashift lab report [-o FILE] [NAME…]
 
 list    the experiments that come along
@@ -54,7 +54,7 @@ report  one page of HTML about the last runs
   --sensitivity  runs all of it again at half and at twice the value of what it assumes
   --jobs N       machines at a time (default: one for each processor)
   --keep DIR     leaves the machines in DIR, for `ashift -m DIR/01-…`
-  --report FILE  the page about this run
+  --report FILE  the page about this run (as the last word, without FILE: ashift-report.html)
 ",
     run,
 )
@@ -140,7 +140,7 @@ fn show(args: &[String]) -> Outcome {
 }
 
 fn report(args: &[String]) -> Outcome {
-    let mut file = PathBuf::from("ashift-report.html");
+    let mut file = PathBuf::from(REPORT);
     let mut names = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use base::{Error, Result};
 use lab::Experiment;
 
+/// Where a report goes if nothing else was said.
+pub(super) const REPORT: &str = "ashift-report.html";
+
 /// The parsed options.
 #[derive(Debug, Default)]
 pub(crate) struct RunOptions {
@@ -68,7 +71,10 @@ impl RunOptions {
                 "--seed" => options.seed = Some(number(flag, &value()?)?),
                 "--jobs" => options.jobs = number(flag, &value()?)?.clamp(1, 64) as usize,
                 "--keep" => options.keep = Some(PathBuf::from(value()?)),
-                "--report" => options.report = Some(PathBuf::from(value()?)),
+                "--report" => {
+                    let file = value().unwrap_or_else(|_| REPORT.into());
+                    options.report = Some(PathBuf::from(file));
+                }
                 flag if flag.starts_with('-') => {
                     let text = format!("invalid option '{flag}'; `ashift lab -h` lists them");
                     return Err(Error::invalid(text));
@@ -203,6 +209,17 @@ fn number(flag: &str, text: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_has_a_name_unless_it_is_given_one() {
+        let report = |args: &str| {
+            let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
+            RunOptions::parse(&args).unwrap().report.unwrap()
+        };
+        assert_eq!(report("all --report"), PathBuf::from(REPORT));
+        assert_eq!(report("--report=x.html all"), PathBuf::from("x.html"));
+        assert_eq!(report("--report x.html all"), PathBuf::from("x.html"));
+    }
 
     #[test]
     fn of_all_experiments_each_is_run_again_alone_with_the_options_that_it_has() {
