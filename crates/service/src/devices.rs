@@ -56,7 +56,10 @@ impl OpenPool {
     /// # Errors
     /// As [`offline`](OpenPool::offline).
     pub fn fault(&self, device: Guid, temporarily: bool) -> Result<()> {
-        self.parts().tree().fault(device, temporarily)?;
+        match self.cache(device) {
+            Some(_) => self.fault_cache(device, temporarily)?,
+            None => self.parts().tree().fault(device, temporarily)?,
+        }
         self.forget_absent(device);
         if temporarily {
             self.changing().lock().faulted.push(device.0);
@@ -139,14 +142,16 @@ impl OpenPool {
     }
 
     /// Brings back the devices that were faulted when the pool was opened, and clears the errors of the vdev
-    /// `guid` and what is below it, or of all. Returns the names of the devices that did not come back.
+    /// `guid` and what is below it, or of all; of a cache device only if it is meant. Returns the names of the devices that did not come back.
     ///
     /// # Errors
     /// `NotFound` if there is no such vdev; errors of writing what is kept.
     pub fn clear(&self, guid: Option<Guid>) -> Result<Vec<(String, Absence)>> {
-        let devices = match guid.and_then(|guid| self.parts().tree().find(guid)) {
-            Some(vdev) => vdev.devices(),
-            None => self.parts().tree().devices(),
+        let cache = guid.and_then(|guid| self.cache(guid));
+        let devices = match (&cache, guid.and_then(|guid| self.parts().tree().find(guid))) {
+            (Some(cache), _) => vec![Arc::clone(cache)],
+            (None, Some(vdev)) => vdev.devices(),
+            (None, None) => self.parts().tree().devices(),
         };
         let is_bad = |device: &&Arc<Vdev>| device.leaf().state().0 < VdevState::Healthy;
         let was_bad: Vec<Guid> = devices
@@ -160,7 +165,10 @@ impl OpenPool {
             Some((device.name(), absence))
         });
         let absent = absent.collect();
-        self.parts().tree().clear(guid)?;
+        match &cache {
+            Some(cache) => cache.stats().clear_errors(),
+            None => self.parts().tree().clear(guid)?,
+        }
         devices
             .iter()
             .filter(|device| device.leaf().is_usable())

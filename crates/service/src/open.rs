@@ -347,7 +347,10 @@ fn take_away(spa: &Spa, facts: &Facts) {
         };
     }
     for guid in &facts.faulted {
-        let _ = tree.fault(Guid(*guid), true);
+        let _ = match spa.cache(Guid(*guid)) {
+            Some(_) => spa.fault_cache(Guid(*guid), true),
+            None => tree.fault(Guid(*guid), true),
+        };
     }
     for device in tree.devices() {
         device.leaf().forget_changes();

@@ -114,11 +114,14 @@ impl AuxList {
     }
 }
 
-/// Gives the device its provider if it was found and is not offline; returns whether it has another path than the
-/// list says.
+/// Gives the device its provider if it was found, is not offline and was not given up on request; returns whether it has
+/// another path than the list says.
 fn open_device(device: &Vdev, found: &FoundPool) -> bool {
     if device.config().offline {
         device.leaf().close(VdevState::Offline, VdevAux::None);
+        return false;
+    }
+    if device.leaf().state().0 == VdevState::Faulted {
         return false;
     }
     let path = device.config().path.clone();

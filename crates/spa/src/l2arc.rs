@@ -94,11 +94,29 @@ impl Spa {
     /// `NotFound` if it is not one.
     #[doc(alias = "vdev_offline")]
     pub fn offline_cache(&self, guid: Guid, temporarily: bool) -> Result<()> {
+        self.leave_cache(guid, (VdevState::Offline, VdevAux::None), temporarily)
+    }
+
+    /// Gives a cache device up on request; until its errors are cleared, or only as long as the pool is open.
+    ///
+    /// # Errors
+    /// `NotFound` if it is not one.
+    #[doc(alias = "vdev_fault")]
+    pub fn fault_cache(&self, guid: Guid, temporarily: bool) -> Result<()> {
+        self.leave_cache(guid, (VdevState::Faulted, VdevAux::External), temporarily)
+    }
+
+    fn leave_cache(
+        &self,
+        guid: Guid,
+        (state, aux): (VdevState, VdevAux),
+        temporarily: bool,
+    ) -> Result<()> {
         let cache = self.known_cache(guid)?;
         self.inner.l2.remove(guid);
-        cache.leaf().close(VdevState::Offline, VdevAux::None);
+        cache.leaf().close(state, aux);
         cache.update(|config| {
-            config.offline = true;
+            config.offline |= state == VdevState::Offline;
             config.offline_temporarily = temporarily;
         });
         self.inner.state.lock().caches.changed();

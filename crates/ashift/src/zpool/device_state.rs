@@ -96,11 +96,10 @@ pub(super) fn offline(session: &Session, args: &Parsed) -> Outcome {
     for word in words {
         let verb = if args.has('f') { "fault" } else { "offline" };
         let failed = |text: &str| eprintln!("cannot {verb} {word}: {text}");
-        let cache = find_cache(&pool, word).filter(|_| !args.has('f'));
+        let cache = find_cache(&pool, word);
         let Some(device) = find_device(&vdevs, word).or(cache.as_ref()) else {
             failed(match find_group(&vdevs, word) {
                 _ if is_free_spare(&pool, &vdevs, word) => RESERVED,
-                _ if is_cache(&pool, word) => "giving a cache device up is not supported yet",
                 Some(_) => "operation not supported on this type of pool",
                 // OpenZFS says nothing of this, and fails.
                 None if args.has('f') => {
@@ -239,7 +238,9 @@ pub(super) fn clear(session: &Session, args: &Parsed) -> Outcome {
         None => None,
         Some(word) => {
             let vdevs = pool.vdevs();
+            let cache = find_cache(&pool, word);
             let vdev = find_device(&vdevs, word).or_else(|| find_group(&vdevs, word));
+            let vdev = vdev.or(cache.as_ref());
             let why = match is_free_spare(&pool, &vdevs, word) {
                 true => RESERVED,
                 false => "no such device in pool",
