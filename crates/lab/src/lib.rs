@@ -23,6 +23,7 @@
 //! the figures with the published ones.
 
 mod at_once;
+mod excerpt;
 mod experiment;
 mod files;
 mod outcome;
@@ -39,6 +40,7 @@ mod table;
 mod verdict;
 
 pub use at_once::AtOnce;
+pub use excerpt::excerpt;
 pub use experiment::{
     Assumption, Case, Combine, CommandLine, Count, Experiment, Figure, FileKind, Files, Part,
     Ratio, Reading, Source, builtin,

@@ -415,7 +415,7 @@ fn forget_entries(outcome: &mut serde_json::Value) {
 
 /// Prints one command and its output in one write, so that two cases do not mix.
 fn say(case: &str, command: &str, answer: &lab::Answer) {
-    let mut text = format!("[{case}] # {command}\n{}", answer.output);
+    let mut text = format!("[{case}] # {command}\n{}", lab::excerpt(&answer.output));
     for complaint in answer.complaints.lines() {
         text.push_str(&format!("{complaint}\n"));
     }

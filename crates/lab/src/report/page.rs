@@ -1,5 +1,6 @@
 //! The page.
 
+use crate::excerpt;
 use crate::outcome::{CaseOutcome, Outcome, Ran};
 use crate::table::{Grid, ratios, sensitivity};
 use crate::verdict::Verdict;
@@ -7,9 +8,6 @@ use crate::verdict::Verdict;
 use super::bars;
 use super::drives;
 use super::html::{escape, prose};
-
-/// The length to which the page cuts the output of a command, in bytes.
-const OUTPUT_MAX: usize = 4000;
 
 /// One page about all these outcomes. `made_by` names the program and its version.
 #[must_use]
@@ -207,15 +205,10 @@ pub(crate) fn table(grid: &Grid) -> String {
 fn commands(outcome: &Outcome) -> String {
     let several = outcome.has_several_titles();
     let one = |ran: &Ran| {
-        let output = ran.output.trim_end();
-        let mut end = output.len().min(OUTPUT_MAX);
-        while !output.is_char_boundary(end) {
-            end -= 1;
-        }
-        let more = if end < output.len() { "\n…" } else { "" };
+        let output = excerpt(ran.output.trim_end());
         let gap = if output.is_empty() { "" } else { "\n" };
-        let (command, shown) = (escape(&ran.command), escape(&output[..end]));
-        format!("<b># {command}</b>{gap}{shown}{more}\n")
+        let (command, shown) = (escape(&ran.command), escape(output.trim_end()));
+        format!("<b># {command}</b>{gap}{shown}\n")
     };
     let case = |case: &CaseOutcome| {
         format!(
