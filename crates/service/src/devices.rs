@@ -142,7 +142,8 @@ impl OpenPool {
     }
 
     /// Brings back the devices that were faulted when the pool was opened, and clears the errors of the vdev
-    /// `guid` and what is below it, or of all; of a cache device only if it is meant. Returns the names of the devices that did not come back.
+    /// `guid` and what is below it, or of all; of a cache device only if it is meant. Returns the names of the devices
+    /// that did not come back.
     ///
     /// # Errors
     /// `NotFound` if there is no such vdev; errors of writing what is kept.

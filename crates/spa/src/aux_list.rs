@@ -114,8 +114,8 @@ impl AuxList {
     }
 }
 
-/// Gives the device its provider if it was found, is not offline and was not given up on request; returns whether it has
-/// another path than the list says.
+/// Gives the device its provider if it was found, is not offline and was not given up on request; returns whether its
+/// path is another than the list says.
 fn open_device(device: &Vdev, found: &FoundPool) -> bool {
     if device.config().offline {
         device.leaf().close(VdevState::Offline, VdevAux::None);

@@ -23,8 +23,8 @@
 //!
 //! # Concurrency
 //! One thread for each pool with multihost, from opening the pool or setting the property until it
-//! is closed or unset. The mutex of its state is a leaf lock, not held during writes to devices; another is held by
-//! whoever writes a heartbeat or such an update, and the thread leaves a heartbeat out rather than wait for it.
+//! is closed or unset. The mutex of its state is a leaf lock, not held during writes to devices. Another is held while
+//! a heartbeat or such an update is written; the thread leaves a heartbeat out rather than wait for it.
 //!
 //! # Source
 //! OpenZFS `module/zfs/mmp.c`, `module/zfs/spa.c` (`spa_activity_check`).
