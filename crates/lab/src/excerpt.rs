@@ -16,7 +16,7 @@ const LINE_MAX: usize = 400;
 pub fn excerpt(output: &str) -> Cow<'_, str> {
     let lines: Vec<&str> = output.lines().collect();
     let is_long = |line: &&str| line.len() > LINE_MAX;
-    if lines.len() <= LINES_MAX && !lines.iter().any(|line| is_long(&line)) {
+    if lines.len() <= LINES_MAX && !lines.iter().any(is_long) {
         return Cow::Borrowed(output);
     }
     let cut = |line: &&str| match line.char_indices().nth(LINE_MAX) {
