@@ -39,6 +39,7 @@ mod session;
 mod sh;
 mod sleep;
 mod state;
+mod strays;
 mod trace;
 mod world;
 mod zdb;

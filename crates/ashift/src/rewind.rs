@@ -13,10 +13,11 @@ use crate::failure::{Fail, Outcome};
 use crate::progress::progress;
 use crate::search;
 use crate::session::session;
+use crate::strays;
 use crate::zone;
 
 const USAGE: &str = "\
-usage: ashift rewind [-d FOLDER|DEVICE]… [-f] [-n NUMBER] [-T TXG] [-jpv] POOL|GUID
+usage: ashift rewind [-d FOLDER|DEVICE]… [-f] [-n NUMBER] [-T TXG] [-Sjpv] POOL|GUID
 ";
 
 const MORE: &str = "
@@ -28,6 +29,7 @@ What was interrupted goes on where it was.
   -f         read all data
   -n NUMBER  only so many states
   -T TXG     only this one
+  -S         read the devices from beginning to end for labels, where a partition table is lost
   -j  JSON   -p  exact numbers   -v  the first error of each
 ";
 
@@ -35,7 +37,7 @@ pub(crate) const REWIND: Command<Entry> = Command::parsed(
     "rewind",
     "show which earlier states of a damaged pool are whole",
     USAGE,
-    ("d:fn:T:jpv", 1),
+    ("d:fn:ST:jpv", 1),
     run,
 )
 .more(MORE);
@@ -55,7 +57,8 @@ fn run(parsed: &Parsed) -> Outcome {
     let (count, txg) = (number('n', "number")?, number('T', "txg")?);
     let session = session(Access::Read, "");
     let places: Vec<&str> = parsed.values('d').collect();
-    let mut past = find(&session, wanted, &places)?;
+    let seek = parsed.has('S').then_some("rewind");
+    let mut past = find(&session, wanted, &places, seek)?;
     let is_asked = |state: &&PastState| txg.is_none_or(|txg| state.txg.0 == txg);
     let states = past.states().iter().filter(is_asked);
     let count = count.map_or(usize::MAX, |count| count.try_into().unwrap_or(usize::MAX));
@@ -83,29 +86,42 @@ fn run(parsed: &Parsed) -> Outcome {
     Fail::exit(u8::from(!rows.iter().any(|(_, found)| found.can_return())))
 }
 
-/// The past of a pool: one that could be imported, or one that is.
+/// The past of a pool: one that could be imported, or one that is. `seek`: its devices are looked for everywhere on the
+/// disks, by the program of this name.
 ///
 /// # Errors
 /// When there is none, or several, or it is in use.
-pub(crate) fn find(session: &Session, wanted: &str, places: &[&str]) -> Result<Past, Fail> {
+pub(crate) fn find(
+    session: &Session,
+    wanted: &str,
+    places: &[&str],
+    seek: Option<&str>,
+) -> Result<Past, Fail> {
     let cannot = |e: base::Error| Fail::Failed(format!("{wanted}: {e}"));
     if places.is_empty() && session.pools().is_imported(wanted)? {
         return session.past_of_imported(wanted).map_err(cannot);
     }
-    let providers = search::devices(session.pools().world(), places)?;
+    let mut providers = search::devices(session.pools().world(), places)?;
+    let strays = seek.map_or_else(Vec::new, |program| strays::find(program, &providers));
+    providers.extend(strays.iter().cloned());
     let mut pools = session.pools().importable(&providers, false)?;
     pools.extend(session.pools().importable(&providers, true)?);
     let guid = wanted.parse::<u64>().ok();
     pools.retain(|pool| pool.name == wanted || Some(pool.guid.0) == guid);
     let Some(found) = pools.pop() else {
-        let text = format!("{wanted}: no such pool; '-d FOLDER' looks for its devices in a folder");
+        let more = match seek {
+            Some(_) => "",
+            None => ", '-S' where a partition table is lost",
+        };
+        let text =
+            format!("{wanted}: no such pool; '-d FOLDER' looks for its devices in a folder{more}");
         return Err(Fail::Failed(text));
     };
     if !pools.is_empty() {
         let text = format!("{wanted}: more than one pool; 'zpool import' shows their guids");
         return Err(Fail::Failed(text));
     }
-    session.past(found).map_err(cannot)
+    session.past(found, &strays).map_err(cannot)
 }
 
 fn look(past: &mut Past, state: &PastState, depth: Depth) -> Result<Condition, Fail> {

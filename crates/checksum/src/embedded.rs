@@ -80,6 +80,33 @@ pub fn label_digest(offset_bytes: u64, block: &[u8]) -> Words {
     eck.hash(ChecksumType::Label, &label_verifier(offset_bytes), block)
 }
 
+/// Whether a block ends as a label block does. It may be anything else nevertheless.
+#[must_use]
+pub fn has_magic(block: &[u8]) -> bool {
+    let magic = ECK_MAGIC.to_le_bytes();
+    block.len() >= ECK_BYTES && block[block.len() - ECK_BYTES..].starts_with(&magic)
+}
+
+/// At which of these offsets from the start of its device a label block was written: the one with which its checksum is
+/// right. What is before the checksum is hashed once.
+pub fn find_label_offset(
+    block: &[u8],
+    mut offsets_bytes: impl Iterator<Item = u64>,
+) -> Option<u64> {
+    let eck = Eck::locate(ChecksumType::Label, block).ok()?;
+    if !has_magic(block) {
+        return None;
+    }
+    let mut before = sha2::Sha256::new();
+    before.update(&block[..eck.words().start]);
+    let stored = eck.stored(block);
+    offsets_bytes.find(|offset| {
+        let mut sha256 = before.clone();
+        sha256.update(to_bytes(&label_verifier(*offset)));
+        be_words(&sha256.finalize().into()) == stored
+    })
+}
+
 /// Writes magic and checksum into `block`, whose other contents are final.
 ///
 /// For `zilog2`, `zc_nused` must be in place.

@@ -165,7 +165,7 @@ impl Session {
             return Err(failed(Reason::NameTaken));
         }
         let guid = found.guid;
-        let found = self.lock_devices(found, name, import.facts.readonly);
+        let found = self.lock_devices(found, name, import.facts.readonly, &[]);
         let found = found.map_err(failed)?;
         self.tell_of_watching(&found, name, &host, import.facts.readonly);
         let providers = found
@@ -255,6 +255,7 @@ impl Session {
         found: FoundPool,
         name: &str,
         readonly: bool,
+        strays: &[Arc<dyn Provider>],
     ) -> std::result::Result<FoundPool, Reason> {
         let mode = if readonly {
             OpenMode::ReadOnly
@@ -264,9 +265,14 @@ impl Session {
         let world = self.pools.world();
         let names = world.names_for(Holder::Pool(name.to_owned()));
         let devices = found.devices.iter();
-        let providers: Result<Vec<_>> = devices
-            .map(|device| names.open(device.provider.name(), mode))
-            .collect();
+        let open = |provider: &Arc<dyn Provider>| {
+            let is_stray = strays.iter().any(|stray| Arc::ptr_eq(stray, provider));
+            match is_stray {
+                true => Ok(Arc::clone(provider)),
+                false => names.open(provider.name(), mode),
+            }
+        };
+        let providers: Result<Vec<_>> = devices.map(|device| open(&device.provider)).collect();
         let aux = self.lock_caches(&found, name, mode);
         let (providers, guid) = (providers?, found.guid);
         drop(found);

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use base::{Context, Error, Result, Txg};
 use check::{Checksums, Finding, Options, ProgressFn, Severity};
 use dmu::Objset;
+use geom::Provider;
 use machine::Holder;
 use serde_json::{Value, json};
 use spa::{ImportOptions, Spa};
@@ -146,15 +147,18 @@ pub struct Past {
 }
 
 impl Session {
-    /// The past of a pool that is not imported.
+    /// The past of a pool that is not imported. Devices that are among `strays` are parts of disks without a name; they
+    /// are read although these disks may be in use.
     ///
     /// # Errors
     /// `Busy` if it, or a device of it, is in use; `Corrupt` without a valid uberblock.
-    pub fn past(&self, found: FoundPool) -> Result<Past> {
+    pub fn past(&self, found: FoundPool, strays: &[Arc<dyn Provider>]) -> Result<Past> {
         let lock = self.lock_new(&found.name).map_err(in_words)?;
         let (name, host) = (found.name.clone(), self.pools.host()?);
         let settings = self.pools.settings(&name);
-        let found = self.lock_devices(found, &name, true).map_err(in_words)?;
+        let found = self
+            .lock_devices(found, &name, true, strays)
+            .map_err(in_words)?;
         let (guid, devices) = (found.guid, found.devices.iter());
         let providers: Vec<_> = devices.map(|d| Arc::clone(&d.provider)).collect();
         let options = move || {

@@ -41,6 +41,7 @@ mod spec;
 mod split;
 mod state;
 mod stats;
+pub mod stray;
 mod sweep;
 mod sync;
 mod tree;
