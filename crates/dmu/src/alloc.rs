@@ -401,12 +401,9 @@ impl Objset {
     fn next_on_disk(&self, from: u64, met: &mut ObjectWalk) -> Result<Option<u64>> {
         let mut blkid = from / DNODES_PER_BLOCK;
         loop {
-            let is_object =
-                |(found, _): &(u64, BlkPtrPhys)| *found < DN_MAX_OBJECT / DNODES_PER_BLOCK;
-            let Some((found, bp)) = self.used_block(blkid)?.filter(is_object) else {
+            let Some((found, _)) = self.used_dnode_block(blkid, met)? else {
                 return Ok(None);
             };
-            met.enter(self.meta.bookmark(found), found, &bp)?;
             let block = self.meta.read_block(BlkId(found))?;
             let first = found * DNODES_PER_BLOCK;
             let ids = allocated_slots(&block).map(|(slot, _)| first + slot as u64);
@@ -417,15 +414,35 @@ impl Objset {
         }
     }
 
-    /// The first block of dnodes at or after `from` with a dnode in use, going by its fill count.
-    fn used_block(&self, from: u64) -> Result<Option<(u64, BlkPtrPhys)>> {
+    /// The first block of dnodes at or after block `from` with a dnode in use on disk, going by its fill count, and the
+    /// pointer to it. With one `met` for all calls.
+    ///
+    /// # Errors
+    /// Errors from reading indirect blocks; `Corrupt` when a block of dnodes is met twice.
+    pub fn used_dnode_block(
+        &self,
+        from: u64,
+        met: &mut ObjectWalk,
+    ) -> Result<Option<(u64, BlkPtrPhys)>> {
         let mut state = self.meta.state();
         let (_ticket, mut walk) = self.meta.walk(&mut state);
         drop(state);
-        match walk.search(0, from, &|_, bp| bp.fill() > 0)? {
-            Some(found) => Ok(Some((found, walk.bp(0, found)?))),
-            None => Ok(None),
-        }
+        let found = walk.search(0, from, &|_, bp| bp.fill() > 0)?;
+        let Some(found) = found.filter(|found| *found < DN_MAX_OBJECT / DNODES_PER_BLOCK) else {
+            return Ok(None);
+        };
+        let bp = walk.bp(0, found)?;
+        met.enter(self.meta.bookmark(found), found, &bp)?;
+        Ok(Some((found, bp)))
+    }
+
+    /// The pointer to a block of dnodes, as of the last sync. Where it is that of another state of the objset, so are
+    /// the dnodes.
+    ///
+    /// # Errors
+    /// Errors from reading indirect blocks.
+    pub fn dnode_block(&self, blkid: u64) -> Result<BlkPtrPhys> {
+        self.meta.block_pointer(0, BlkId(blkid))
     }
 }
 

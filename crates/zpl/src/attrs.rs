@@ -172,7 +172,9 @@ impl Attr {
         self.file_type() == Some(FileType::Directory)
     }
 
-    pub(crate) fn is_xattr(&self) -> bool {
+    /// Whether it is an extended attribute, or a directory of them.
+    #[must_use]
+    pub fn is_xattr(&self) -> bool {
         self.pflags & pflags::XATTR != 0
     }
 }

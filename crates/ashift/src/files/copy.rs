@@ -202,9 +202,9 @@ impl<'a> Copy<'a> {
         self.losses.sum_up(self.run);
     }
 
-    /// Copies a file that no name leads to as `name` into a directory of the target.
-    pub(super) fn orphan(&mut self, file: &Handle, dir: &Handle, shown: &str, name: &str) {
-        let label = join(shown, name.as_bytes());
+    /// Copies a file, wherever it is in the source, as `name` into a directory of the target.
+    pub(super) fn single(&mut self, file: &Handle, dir: &Handle, shown: &str, name: &[u8]) {
+        let label = join(shown, name);
         let meta = self.source.meta(file);
         let Some(meta) = self.note(&label, meta, Left::Gone) else {
             return;
@@ -213,11 +213,16 @@ impl<'a> Copy<'a> {
             file,
             meta: &meta,
             dir,
-            name: name.as_bytes(),
+            name,
             shown: &label,
         };
         let outcome = self.node(item, None);
         self.note(&label, outcome, Left::Gone);
+    }
+
+    /// Notes that nothing can be saved of a file.
+    pub(super) fn lost(&mut self, shown: &str, error: Error) {
+        self.note(shown, Err::<(), _>(error), Left::Gone);
     }
 
     fn try_operand(&mut self, path: &str, shown: &str, name: &[u8]) -> Result<()> {

@@ -10,6 +10,7 @@ mod change;
 mod compare;
 mod copy;
 mod cp;
+mod deleted;
 mod df;
 mod du;
 mod find;

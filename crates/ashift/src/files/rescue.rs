@@ -20,6 +20,7 @@ use zpl::mount::Mount;
 
 use super::Run;
 use super::copy::{self, Copy, Options, Preserve, Reflink};
+use super::deleted::{self, Target};
 use super::host_tree::HostTree;
 use super::pool_tree::PoolTree;
 use super::salvage::{Left, Salvage};
@@ -35,12 +36,12 @@ use crate::zone;
 /// The report, and what an interrupted run goes on with.
 const JOURNAL: &str = "rescue.tsv";
 /// Where files go whose directories are lost, in each file system.
-const FOUND: &str = "lost+found";
+pub(super) const FOUND: &str = "lost+found";
 /// Dnodes in a block of them: where one block is lost, the next is tried.
 const DNODES_PER_BLOCK: u64 = 32;
 
 const USAGE: &str = "\
-usage: ashift rescue [-d FOLDER|DEVICE]… [-T TXG] [-k DATASET=FILE]… [-sv] POOL|GUID FOLDER
+usage: ashift rescue [-d FOLDER|DEVICE]… [-T TXG] [-k DATASET=FILE]… [-DSsv] POOL|GUID FOLDER
 ";
 
 const MORE: &str = "
@@ -56,10 +57,14 @@ directory whose names cannot all be read: names. Files of lost directories are b
 on where an interrupted one was, and tries again what was gone, but not what is partly there: another state, or one with more
 devices, belongs into another folder. `ashift rewind` shows the states of a pool.
 
+  -D, --deleted
+            deleted files and earlier versions of files, too, as far as earlier states have them and nothing was written
+            over them: in a folder named after the txg of the last state with it
   -d PLACE  look for the devices there; otherwise on all disks, and among the imported pools
   -T TXG    the state of this txg; otherwise the newest that opens
   -k DATASET=FILE, --key DATASET=FILE
             the key of this encryption root is in FILE
+  -S        read the devices from beginning to end for labels, where a partition table is lost or another one
   -s        the snapshots, too, each beside its file system
   -v        say each file
 ";
@@ -68,10 +73,10 @@ pub(crate) const RESCUE: Command<Entry> = Command::parsed(
     "rescue",
     "copy what is left of a pool that cannot be imported",
     USAGE,
-    ("d:k:sT:v", 2),
+    ("Dd:k:SsT:v", 2),
     rescue,
 )
-.long(&[("key", Flag::Short('k'))])
+.long(&[("key", Flag::Short('k')), ("deleted", Flag::Short('D'))])
 .more(MORE);
 
 fn rescue(parsed: &Parsed) -> Outcome {
@@ -83,7 +88,8 @@ fn rescue(parsed: &Parsed) -> Outcome {
     let key_files = key_files(parsed)?;
     let session = session(Access::Read, "");
     let places: Vec<&str> = parsed.values('d').collect();
-    let past = rewind::find(&session, wanted, &places)?;
+    let seek = parsed.has('S').then_some("rescue");
+    let past = rewind::find(&session, wanted, &places, seek)?;
     let mut run = Run::new("rescue");
     run.verbose = parsed.has('v');
     let (state, remains) = open(&past, txg.map(Txg), wanted)?;
@@ -114,6 +120,14 @@ fn rescue(parsed: &Parsed) -> Outcome {
         };
         run.note(&name, saved);
     }
+    if parsed.has('D') {
+        let target = Target {
+            folder,
+            options: &options(run.verbose),
+        };
+        let both = (&mut salvage, &mut run);
+        deleted::save(&past, (&state, remains), &locks, &target, both)?;
+    }
     sum_up(&mut run, &salvage)
 }
 
@@ -130,7 +144,7 @@ fn key_files(parsed: &Parsed) -> Result<BTreeMap<String, String>, Fail> {
 }
 
 /// The keys of what is encrypted.
-struct Locks<'a> {
+pub(super) struct Locks<'a> {
     pools: &'a Pools,
     /// Where keys are, if not where `keylocation` says, by encryption root.
     key_files: BTreeMap<String, String>,
@@ -139,6 +153,17 @@ struct Locks<'a> {
 }
 
 impl Locks<'_> {
+    /// Whether the contents of a data set can be read, with a key that was given in a file or is loaded.
+    pub(super) fn open_without_asking(&self, remains: &Remains, name: &str) -> bool {
+        let Ok(root) = remains.locked_root(name) else {
+            return false;
+        };
+        root.is_none_or(|root| {
+            let location = self.key_files.get(&root);
+            location.is_some_and(|at| remains.unlock(self.pools, &root, Some(at)).is_ok())
+        })
+    }
+
     /// Loads the key of a data set, or says why it is not there.
     fn open(&mut self, remains: &Remains, name: &str) -> Result<(), String> {
         let root = match remains.locked_root(name) {
@@ -261,11 +286,11 @@ fn save(
     let found = target.resolve(&found.display().to_string())?;
     let found = target.enter(&found)?;
     for id in orphans {
-        copy.orphan(
+        copy.single(
             &Handle::Object(id),
             &found,
             &format!("{name}:/{FOUND}"),
-            &format!("{id}"),
+            id.to_string().as_bytes(),
         );
     }
     Ok(())
@@ -332,10 +357,10 @@ fn orphans(mount: &Mount, reached: &BTreeSet<u64>) -> Vec<ObjectId> {
 }
 
 /// Blocks of dnodes in a row that cannot be read, after which no more are expected.
-const FAILURES_MAX: u32 = 10_000;
+pub(super) const FAILURES_MAX: u32 = 10_000;
 
 fn sum_up(run: &mut Run, salvage: &Salvage) -> Outcome {
-    let counts = salvage.counts();
+    let counts = salvage.counts(false);
     let count = |word| counts.get(word).copied().unwrap_or(0);
     let (whole, partly, gone, names) = (
         count("whole"),
@@ -347,6 +372,14 @@ fn sum_up(run: &mut Run, salvage: &Salvage) -> Outcome {
     run.line(&format!(
         "{whole} whole, {partly} partly, {gone} gone, {names} directories with lost names"
     ));
+    let before = salvage.counts(true);
+    if !before.is_empty() {
+        let count = |word| before.get(word).copied().unwrap_or(0);
+        let (whole, partly, gone) = (count("whole"), count("partly"), count("gone"));
+        run.line(&format!(
+            "of earlier states: {whole} whole, {partly} partly, {gone} gone"
+        ));
+    }
     run.lines.flush();
     let is_all = !run.failed && partly + gone + names == 0;
     Fail::exit(u8::from(!is_all))

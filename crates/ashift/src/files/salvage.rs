@@ -163,11 +163,15 @@ impl Salvage {
         std::mem::take(&mut self.said)
     }
 
-    /// How many names have each word.
-    pub(super) fn counts(&self) -> BTreeMap<&str, u64> {
+    /// How many names have each word, of the state that was saved or of those before it. The paths of these begin with
+    /// their txg, and no name of a pool begins with a digit.
+    pub(super) fn counts(&self, of_earlier: bool) -> BTreeMap<&str, u64> {
+        let is_earlier = |path: &str| path.starts_with(|first: char| first.is_ascii_digit());
         let mut counts = BTreeMap::new();
-        for word in self.done.values() {
-            *counts.entry(word.as_str()).or_insert(0) += 1;
+        for (path, word) in &self.done {
+            if is_earlier(path) == of_earlier {
+                *counts.entry(word.as_str()).or_insert(0) += 1;
+            }
         }
         counts
     }
@@ -266,14 +270,14 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
         assert!(salvage.is_done("tank:/a\tb\n") && salvage.is_done("tank:/c"));
         assert!(!salvage.is_done("tank:/d") && !salvage.is_done("tank:/e"));
-        assert_eq!(salvage.counts().into_values().sum::<u64>(), 3);
+        assert_eq!(salvage.counts(false).into_values().sum::<u64>(), 3);
         let mut salvage = salvage;
         salvage.opened("tank:/d").unwrap();
         salvage.opened("tank").unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text, format!("{expected}opened\ttank:/d\t\n"));
         for salvage in [salvage, Salvage::begin(&path).unwrap()] {
-            assert_eq!(salvage.counts().get("gone"), None);
+            assert_eq!(salvage.counts(false).get("gone"), None);
         }
     }
     #[test]

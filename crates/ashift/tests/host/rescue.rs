@@ -293,3 +293,109 @@ fn what_is_encrypted_is_copied_with_its_key_and_volumes_are_images() {
     );
     assert!(journal(&bench).values().any(|(word, _)| word == "opened"));
 }
+
+/// A disk with another partition table over the beginning of a pool's device, whose partition began anywhere.
+#[test]
+fn a_device_is_found_where_no_partition_table_says_that_it_is() {
+    let bench = Bench::new(&["a"]);
+    bench.ok("zpool create tank {a}");
+    fs::write(bench.path("file"), noise(5, 3_000_000)).unwrap();
+    bench.ok("cp {dir}/file tank:/");
+    bench.ok("zpool export tank");
+    let device = fs::read(bench.path("a")).unwrap();
+    let start = 2051 * 512;
+    let mut disk = noise(6, start);
+    disk.extend(&device);
+    disk.extend(noise(7, 3 << 20));
+    // Both labels at the beginning are gone.
+    disk[..start + (1 << 20)].fill(0);
+    fs::create_dir(bench.path("disks")).unwrap();
+    fs::write(bench.path("disks/disk"), &disk).unwrap();
+    let (code, _, error) = bench.run("rescue -d {dir}/disks tank {dir}/out");
+    assert_eq!(code, 1);
+    assert!(
+        error.contains("'-S' where a partition table is lost"),
+        "{error}"
+    );
+    let (code, out, error) = bench.run("rescue -S -d {dir}/disks tank {dir}/out");
+    assert_eq!(code, 0, "{out}{error}");
+    let sectors = device.len() / 512;
+    let place = format!(
+        "{}: a device of pool 'tank' begins at sector 2051, {sectors} sectors long\n",
+        bench.path("disks/disk").display()
+    );
+    assert!(error.contains(&place), "{error}");
+    assert_eq!(
+        fs::read(bench.path("out/tank/file")).unwrap(),
+        noise(5, 3_000_000)
+    );
+    let states = bench.ok("rewind -S -n 1 -d {dir}/disks tank");
+    assert!(states.contains("whole"), "{states}");
+    assert!(
+        fs::read(bench.path("disks/disk")).unwrap() == disk,
+        "nothing is changed"
+    );
+}
+
+/// The copies of a file that were made of earlier states, by the txg of the state.
+fn of_earlier_states(bench: &Bench, path: &str) -> BTreeMap<u64, Vec<u8>> {
+    let entries = fs::read_dir(bench.path("out")).unwrap().flatten();
+    let states = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let copy = |txg: u64| {
+        Some((
+            txg,
+            fs::read(bench.path("out").join(txg.to_string()).join(path)).ok()?,
+        ))
+    };
+    states.filter_map(copy).collect()
+}
+
+#[test]
+fn deleted_files_and_earlier_versions_are_found() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create tank mirror {a} {b}");
+    // A pool that stays open does not begin again and again with the space that was freed.
+    bench.ok("serve --background tank");
+    bench.ok("zfs create tank/x");
+    bench.ok("zfs create tank/gone");
+    fs::create_dir_all(bench.path("tree/below")).unwrap();
+    for (name, seed) in [("below/deleted", 1), ("changed", 2), ("kept", 3)] {
+        fs::write(bench.path("tree").join(name), noise(seed, 300_000)).unwrap();
+    }
+    std::os::unix::fs::symlink("kept", bench.path("tree/link")).unwrap();
+    bench.ok("cp -a {dir}/tree tank/x:/");
+    bench.ok("cp -a {dir}/tree/kept tank/gone:/");
+    bench.ok("zpool sync tank");
+    bench.ok("rm -r tank/x:/tree/below");
+    bench.ok("rm tank/x:/tree/link");
+    fs::write(bench.path("new"), noise(4, 100_000)).unwrap();
+    bench.ok("cp {dir}/new tank/x:/tree/changed");
+    bench.ok("chmod 600 tank/x:/tree/kept");
+    bench.ok("zfs destroy tank/gone");
+    bench.ok("zpool export tank");
+    bench.ok("serve --stop");
+    let out = bench.ok("rescue --deleted -d {dir} tank {dir}/out");
+    assert!(out.contains("of earlier states: "), "{out}");
+    let only = |path: &str| {
+        let copies = of_earlier_states(&bench, path);
+        assert_eq!(copies.len(), 1, "{path}: {:?}", copies.keys());
+        copies.into_values().next().unwrap()
+    };
+    assert!(only("tank/x/tree/below/deleted") == noise(1, 300_000));
+    assert!(only("tank/x/tree/changed") == noise(2, 300_000));
+    assert!(
+        only("tank/gone/kept") == noise(3, 300_000),
+        "of a destroyed data set"
+    );
+    let links = fs::read_dir(bench.path("out")).unwrap().flatten();
+    let links = links.filter_map(|entry| fs::read_link(entry.path().join("tank/x/tree/link")).ok());
+    assert_eq!(links.collect::<Vec<_>>(), [Path::new("kept")]);
+    // With another mode it has the same content.
+    assert!(of_earlier_states(&bench, "tank/x/tree/kept").is_empty());
+    let newest = fs::read(bench.path("out/tank/x/tree/changed")).unwrap();
+    assert!(newest == noise(4, 100_000));
+    assert!(!bench.path("out/tank/x/tree/below").exists());
+    // Once more: all is there.
+    let again = bench.ok("rescue -D -d {dir} tank {dir}/out");
+    assert_eq!(again, out);
+}
