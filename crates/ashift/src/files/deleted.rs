@@ -72,6 +72,7 @@ pub(super) fn save(
     target: &Target<'_>,
     (salvage, run): (&mut Salvage, &mut Run),
 ) -> Result<()> {
+    run.show_progress(true);
     let mut newer = Opened::new(remains, locks);
     let is_older = |state: &&PastState| state.txg < newest.txg;
     for state in past.states().iter().filter(is_older) {

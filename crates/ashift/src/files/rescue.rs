@@ -271,29 +271,35 @@ fn save(
     );
     copy.salvage = Some(salvage);
     copy.operand("/", &format!("{name}:/"), b"");
-    let reached = copy.salvage.take().map(|salvage| {
-        let reached = salvage.reached.clone();
-        copy.salvage = Some(salvage);
-        reached
-    });
-    let orphans = orphans(&mount, &reached.unwrap_or_default());
-    if orphans.is_empty() {
-        return Ok(());
+    save_orphans(&mut copy, &mount, &place, name)
+}
+
+/// Copies what no name leads to into a folder of its own. Some of that may be directories whose names are lost, too:
+/// what was in them comes next.
+fn save_orphans(copy: &mut Copy<'_>, mount: &Mount, place: &Path, name: &str) -> Result<()> {
+    let mut tried = BTreeSet::new();
+    loop {
+        let salvage = copy.salvage.as_ref();
+        let reached = salvage.map_or_else(BTreeSet::new, |salvage| salvage.reached.clone());
+        let mut orphans = orphans(mount, &reached);
+        orphans.retain(|id| tried.insert(*id));
+        if orphans.is_empty() {
+            return Ok(());
+        }
+        let (target, found) = (HostTree, place.join(FOUND));
+        let made = std::fs::create_dir_all(&found).map_err(Error::from);
+        made.within(|| found.display().to_string())?;
+        let found = target.resolve(&found.display().to_string())?;
+        let found = target.enter(&found)?;
+        for id in orphans {
+            copy.single(
+                &Handle::Object(id),
+                &found,
+                &format!("{name}:/{FOUND}"),
+                id.to_string().as_bytes(),
+            );
+        }
     }
-    let found = place.join(FOUND);
-    let made = std::fs::create_dir_all(&found).map_err(Error::from);
-    made.within(|| found.display().to_string())?;
-    let found = target.resolve(&found.display().to_string())?;
-    let found = target.enter(&found)?;
-    for id in orphans {
-        copy.single(
-            &Handle::Object(id),
-            &found,
-            &format!("{name}:/{FOUND}"),
-            id.to_string().as_bytes(),
-        );
-    }
-    Ok(())
 }
 
 fn note(salvage: &mut Salvage, run: &mut Run, name: &str, left: &Left) -> Result<()> {
@@ -353,7 +359,12 @@ fn orphans(mount: &Mount, reached: &BTreeSet<u64>) -> Vec<ObjectId> {
         .collect();
     // What is in a directory that is left is found below it, unless its name there is lost.
     let is_top = |attr: &&zpl::Attr| !directories.contains(&attr.parent) || attr.parent == attr.id;
-    lost.iter().filter(is_top).map(|attr| attr.id).collect()
+    let tops: Vec<ObjectId> = lost.iter().filter(is_top).map(|attr| attr.id).collect();
+    match tops.is_empty() {
+        // Directories in a circle.
+        true => lost.iter().map(|attr| attr.id).collect(),
+        false => tops,
+    }
 }
 
 /// Blocks of dnodes in a row that cannot be read, after which no more are expected.

@@ -18,6 +18,7 @@ mod obstacles;
 mod remove;
 mod rescue;
 mod rewind;
+mod salvage;
 mod spares;
 mod suspend;
 mod tree;
