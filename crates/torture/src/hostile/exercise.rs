@@ -251,8 +251,23 @@ fn change(spa: &Spa, plan: u64, outcome: &mut Outcome) {
     if plan & 32 != 0 {
         administer(spa, &names, outcome);
     }
+    if plan & 64 != 0 {
+        go_on(spa, outcome);
+    }
     destroy(spa, &names, plan, outcome);
     outcome.take(spa.sync());
+}
+
+/// Goes on for a while with what the pool was at: an expansion, a removal, a sequential resilver.
+fn go_on(spa: &Spa, outcome: &mut Outcome) {
+    let mut slices = 0;
+    let mut goes_on = || {
+        slices += 1;
+        slices % SLICES_MAX != 0
+    };
+    outcome.take(spa.wait_expansion(&mut |_, _| goes_on()));
+    outcome.take(spa.wait_removal(&mut |_| goes_on()));
+    outcome.take(spa.wait_rebuild(&mut |_, _| goes_on()));
 }
 
 /// Scrubs, clones, holds, renames, reserves.

@@ -296,15 +296,18 @@ proptest! {
     }
 }
 
-#[test]
-fn sim_two_writes_with_a_hole_between_them_ruin_no_sector_that_one_covers() {
-    let write = |lba, sectors, fua| Step::Write {
+fn write(lba: u64, sectors: u64, fua: bool) -> Step {
+    Step::Write {
         lba,
         sectors,
         fill: 0,
         fua,
         queued: false,
-    };
+    }
+}
+
+#[test]
+fn sim_two_writes_with_a_hole_between_them_ruin_no_sector_that_one_covers() {
     let steps = vec![
         Step::Crash,
         write(0, 1, false),
@@ -352,13 +355,6 @@ fn sim_every_subset_of_unflushed_writes_may_survive() {
 /// Found by random sequences: the sector that a power cut has ruined is written and flushed, and the program dies.
 #[test]
 fn sim_what_a_flush_or_fua_has_repaired_stays_so_when_the_program_dies() {
-    let write = |lba, sectors, fua| Step::Write {
-        lba,
-        sectors,
-        fill: 0,
-        fua,
-        queued: false,
-    };
     let before = |last: &[Step]| {
         let cut = [
             write(117, 3, false),
