@@ -8,6 +8,7 @@
 //! host = "freebsd-9"                # host profile whose processor time is charged; `none`: free; at
 //!                                   # another clock: "freebsd-9@{ghz}GHz"
 //! memory = "8G"                     # of the machines, if caches are to be as large as theirs were
+//! answers = true                    # what the commands say is a result: it is shown without being opened
 //!
 //! [source]                          # left out for predictions
 //! title = "A write-up"
@@ -313,6 +314,8 @@ pub struct Experiment {
     pub assumptions: Vec<Assumption>,
     /// The memory of the machines, if that is a figure of them.
     pub memory: Option<String>,
+    /// Whether what the commands say is a result, besides figures.
+    pub answers: bool,
     /// Values that can be set, with their defaults.
     pub parameters: Parameters,
     /// Values that must be given, and what they are.
@@ -345,6 +348,8 @@ struct File {
     host: String,
     #[serde(default)]
     memory: Option<String>,
+    #[serde(default)]
+    answers: bool,
     #[serde(default)]
     parameters: BTreeMap<String, Scalar>,
     #[serde(default)]
@@ -484,6 +489,7 @@ impl Experiment {
             assumptions: file.assumption,
             files: file.files,
             memory: file.memory,
+            answers: file.answers,
             parameters: Parameters::new(file.parameters),
             required: file.required,
             sweep: Sweep::new(file.sweep),

@@ -193,6 +193,9 @@ pub struct Outcome {
     pub seed: u64,
     /// The host profile whose processor time was charged, and its prices.
     pub host: String,
+    /// Whether what the commands say is a result, besides figures.
+    #[serde(default)]
+    pub answers: bool,
     /// What is assumed about it, and what depends on that.
     pub assumed: Vec<Assumed>,
     /// What the profiles of the drives assume: profile, figure, why.

@@ -405,6 +405,7 @@ fn judge_all(
         source: source.map(|source| (source.title.clone(), source.about.clone())),
         seed: experiment.seed,
         host: options.host.clone(),
+        answers: experiment.answers,
         assumed: sensitivity::assumed(experiment, &cases, others),
         assumed_of_drives: sensitivity::assumed_of_drives(&cases),
         again: options.again.clone(),

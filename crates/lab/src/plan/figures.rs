@@ -57,7 +57,7 @@ impl Figures {
     }
 
     /// The seconds to scrub, and to replace a drive where that is possible.
-    pub(crate) fn upkeep(&self) -> f64 {
+    pub(crate) fn scrub_and_replace(&self) -> f64 {
         self.scrub.seconds + self.replace.map_or(0.0, |replace| replace.seconds)
     }
 }

@@ -4,9 +4,10 @@
 //! How many drives may be lost is for the user to say, so combinations compete with those that survive as many. Those
 //! with many more writes of part of a physical sector than the least are out: aggregation and a drive's cache may hide
 //! what that costs while files are copied, and later, smaller writes pay it. Four figures count: space, the time to
-//! copy, the time to list and read, the time of upkeep. A combination is on the *Pareto front* unless another is as
-//! good in all of them and better in one. Of the front, the one is taken whose factors over the best of each figure
-//! have the least product. Why is shown by its neighbours: what differs when one option has another value.
+//! copy, the time to list and read, the time to scrub and to replace a drive. A combination is on the *Pareto front*
+//! unless another is as good in all of them and better in one. Of the front, the one is taken whose factors over the
+//! best of each figure have the least product. Why is shown by its neighbours: what differs when one option has another
+//! value.
 
 use serde::Serialize;
 
@@ -20,6 +21,8 @@ use crate::table::{bytes, number};
 const EQUAL: f64 = 1.02;
 /// Differences from neighbours are told from this on, in percent.
 const TOLD_PERCENT: f64 = 3.0;
+/// Who is busy for less than this part of the time is not what is waited for, in percent.
+const BUSY_PERCENT: f64 = 60.0;
 
 /// A figure that counts: less is better.
 #[derive(Clone, Copy)]
@@ -42,8 +45,8 @@ pub(super) const GOALS: [Goal; 4] = [
         of: Figures::reading,
     },
     Goal {
-        name: "upkeep",
-        of: Figures::upkeep,
+        name: "scrub and replace",
+        of: Figures::scrub_and_replace,
     },
 ];
 
@@ -232,6 +235,10 @@ fn bottlenecks(figures: &Figures) -> String {
     ];
     let waits = of.map(|(name, timed)| {
         let (processor, drive) = (timed.processor_percent, timed.drive_percent);
+        if processor.max(drive) < BUSY_PERCENT {
+            let busy = format!("processor {processor:.0} %, disks {drive:.0} % busy");
+            return format!("{name} for one request after the other ({busy})");
+        }
         let what = if processor > drive {
             "the processor"
         } else {
@@ -267,14 +274,21 @@ fn neighbour(dimension: &str, take: &Candidate<'_>, other: &Candidate<'_>) -> St
 
 /// `2.31 GiB, 12 % full`
 pub(super) fn space_line(figures: &Figures) -> String {
-    let full = figures.space.full_percent;
+    let (used, full) = (bytes(figures.used()), fullness(figures.space.full_percent));
     match figures.special {
         Some(special) => format!(
-            "{} ({} on special, {:.1} % full), {full:.1} % full",
-            bytes(figures.used()),
+            "{used} ({} on special, {}), {full}",
             bytes(special.used),
-            special.full_percent
+            fullness(special.full_percent)
         ),
-        None => format!("{}, {full:.1} % full", bytes(figures.used())),
+        None => format!("{used}, {full}"),
+    }
+}
+
+/// `12.0 % full`
+fn fullness(percent: f64) -> String {
+    match percent {
+        0.05.. => format!("{percent:.1} % full"),
+        _ => "less than 0.1 % full".to_owned(),
     }
 }

@@ -82,8 +82,11 @@ fn section(outcome: &Outcome, tag: &str) -> String {
     }
     html.push_str(&bars::charts(outcome));
     html.push_str(&assumptions(outcome));
-    html.push_str(&drives::sections(outcome));
-    html.push_str(&commands(outcome));
+    let (drives, commands) = (drives::sections(outcome), commands(outcome));
+    match outcome.answers {
+        true => html.extend([commands, drives]),
+        false => html.extend([drives, commands]),
+    }
     html.push_str(&format!(
         "<h3>Do it again</h3>\n<pre>{}</pre>\n<p class=\"source\">Seed {}; host: {}.</p>\n</section>\n",
         escape(&outcome.again),
@@ -204,6 +207,7 @@ pub(crate) fn table(grid: &Grid) -> String {
 
 fn commands(outcome: &Outcome) -> String {
     let several = outcome.has_several_titles();
+    let open = if outcome.answers { " open" } else { "" };
     let one = |ran: &Ran| {
         let output = excerpt(ran.output.trim_end());
         let gap = if output.is_empty() { "" } else { "\n" };
@@ -212,7 +216,7 @@ fn commands(outcome: &Outcome) -> String {
     };
     let case = |case: &CaseOutcome| {
         format!(
-            "<details><summary>{}</summary>\n<p class=\"faint\">{:.1} s of the machine's time</p>\n<pre>{}</pre></details>\n",
+            "<details{open}><summary>{}</summary>\n<p class=\"faint\">{:.1} s of the machine's time</p>\n<pre>{}</pre></details>\n",
             escape(&case.label(several)),
             case.seconds,
             case.ran.iter().map(one).collect::<String>()
