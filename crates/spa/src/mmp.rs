@@ -334,7 +334,9 @@ mod tests {
             let age = |uberblock: &UberblockPhys| (uberblock.timestamp.get(), uberblock.mmp_seq());
             let mut last = age(&synced);
             for n in 0..200 {
-                rt::sleep_ns(u64::from(n % 7 == 0) * 700_000_000);
+                // The clock is ahead of the updates at first, then they are ahead of it.
+                let pause_ns = if n < 50 { 3_000_000_000 } else { 0 };
+                rt::sleep_ns(pause_ns);
                 let newer = if n % 5 == 0 {
                     mmp.next(synced).0
                 } else {
