@@ -8,7 +8,7 @@
 //! # What is left
 //! What a file had is free space in the newer states, and may be overwritten by now: its checksums say what is not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,12 +37,13 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(remains: Remains, locks: &Locks<'_>) -> Opened {
+    /// `locked` gets the names of those whose key is not known.
+    fn new(remains: Remains, locks: &Locks<'_>, locked: &mut BTreeSet<String>) -> Opened {
         let mut mounts = BTreeMap::new();
         for name in remains.datasets().0 {
-            if locks.open_without_asking(&remains, &name)
-                && let Ok(mount) = remains.mount(&name)
-            {
+            if !locks.open_without_asking(&remains, &name) {
+                locked.insert(name);
+            } else if let Ok(mount) = remains.mount(&name) {
                 let object = mount.dataset().object().0;
                 mounts.insert(object, (name, Arc::new(mount)));
             }
@@ -73,16 +74,18 @@ pub(super) fn save(
     (salvage, run): (&mut Salvage, &mut Run),
 ) -> Result<()> {
     run.show_progress(true);
-    let mut newer = Opened::new(remains, locks);
+    let (mut locked, mut unopened) = (BTreeSet::new(), 0);
+    let mut newer = Opened::new(remains, locks, &mut locked);
     let is_older = |state: &&PastState| state.txg < newest.txg;
     for state in past.states().iter().filter(is_older) {
         caller::check();
         run.bar.set_message(format!("txg {}", state.txg));
         // A state that does not open has lost its metadata; an older one may have more.
         let Ok(remains) = past.open(state) else {
+            unopened += 1;
             continue;
         };
-        let older = Opened::new(remains, locks);
+        let older = Opened::new(remains, locks, &mut locked);
         for (object, (name, mount)) in &older.mounts {
             let next = newer.mounts.get(object).map(|(_, mount)| &**mount);
             let label = format!("{}:{name}", state.txg);
@@ -99,6 +102,13 @@ pub(super) fn save(
             }
         }
         newer = older;
+    }
+    run.bar.finish_and_clear();
+    if unopened > 0 {
+        eprintln!("ashift rescue: {unopened} earlier states cannot be opened");
+    }
+    for name in locked {
+        eprintln!("ashift rescue: {name}: what earlier states have of it needs --key");
     }
     Ok(())
 }
