@@ -20,12 +20,13 @@
 //! zilog2          144..184, in      fletcher4  zc_nused, up  the words in its block pointer
 //!                 zil_chain_t                  to 4096s
 //! ```
+//! A big-endian host writes magic, verifier, hash and `zc_nused` in its own order, and hashes that; the magic shows it.
 //!
 //! # Source
 //! OpenZFS module/zfs/zio_checksum.c, include/sys/zio.h (`zio_eck_t`), include/sys/zil.h
 //! (`zil_chain_t`) @be7657e3.
 
-use crate::{Salt, Words, be_words, fletcher2_append, fletcher4_append, with_mac};
+use crate::{Salt, Words, be_words, big_endian, fletcher2_append, fletcher4_append, with_mac};
 use base::{Error, ErrorKind, Result, Txg, VdevId};
 use phys::ChecksumType;
 use sha2::Digest;
@@ -76,6 +77,7 @@ pub fn label_digest(offset_bytes: u64, block: &[u8]) -> Words {
     let eck = Eck {
         at: block.len() - ECK_BYTES,
         covered: block.len(),
+        order: Order::Little,
     };
     eck.hash(ChecksumType::Label, &label_verifier(offset_bytes), block)
 }
@@ -83,8 +85,7 @@ pub fn label_digest(offset_bytes: u64, block: &[u8]) -> Words {
 /// Whether a block ends as a label block does. It may be anything else nevertheless.
 #[must_use]
 pub fn has_magic(block: &[u8]) -> bool {
-    let magic = ECK_MAGIC.to_le_bytes();
-    block.len() >= ECK_BYTES && block[block.len() - ECK_BYTES..].starts_with(&magic)
+    block.len() >= ECK_BYTES && Order::of_magic(block, block.len() - ECK_BYTES).is_some()
 }
 
 /// At which of these offsets from the start of its device a label block was written: the one with which its checksum is
@@ -102,7 +103,7 @@ pub fn find_label_offset(
     let stored = eck.stored(block);
     offsets_bytes.find(|offset| {
         let mut sha256 = before.clone();
-        sha256.update(to_bytes(&label_verifier(*offset)));
+        sha256.update(eck.order.to_bytes(&label_verifier(*offset)));
         be_words(&sha256.finalize().into()) == stored
     })
 }
@@ -128,18 +129,19 @@ pub fn set_beside_mac(kind: ChecksumType, verifier: &Words, block: &mut [u8]) {
 }
 
 fn seal(kind: ChecksumType, verifier: &Words, has_mac: bool, block: &mut [u8]) {
-    let eck = Eck::locate(kind, block).unwrap_or_else(|e| panic!("sealing a block: {e}"));
+    let mut eck = Eck::locate(kind, block).unwrap_or_else(|e| panic!("sealing a block: {e}"));
+    eck.order = Order::Little;
     block[eck.at..eck.at + MAGIC_BYTES].copy_from_slice(&ECK_MAGIC.to_le_bytes());
     let words = eck.expected(kind, verifier, has_mac, block);
     let range = eck.words();
-    block[range].copy_from_slice(&to_bytes(&words));
+    block[range].copy_from_slice(&eck.order.to_bytes(&words));
 }
 
 /// Checks the block against its own checksum.
 ///
 /// # Errors
 /// [`ErrorKind::Checksum`] when the block is not what was written there, also if it is too short or
-/// lacks the magic; [`ErrorKind::Unsupported`] for a block of a big-endian writer.
+/// lacks the magic.
 ///
 /// # Panics
 /// When `kind` is not embedded.
@@ -162,13 +164,7 @@ pub fn verify_beside_mac(kind: ChecksumType, verifier: &Words, block: &[u8]) -> 
 
 fn check(kind: ChecksumType, verifier: &Words, has_mac: bool, block: &[u8]) -> Result<()> {
     let eck = Eck::locate(kind, block)?;
-    let magic = read_u64(block, eck.at);
-    if magic == ECK_MAGIC.swap_bytes() {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("zec_magic {magic:#x} is of a big-endian writer"),
-        ));
-    }
+    let magic = eck.order.read(block, eck.at);
     if magic != ECK_MAGIC {
         return Err(mismatch(format!("zec_magic is {magic:#x}")));
     }
@@ -182,10 +178,47 @@ fn check(kind: ChecksumType, verifier: &Words, has_mac: bool, block: &[u8]) -> R
     Ok(())
 }
 
-/// The offset of a block's `zio_eck_t`, and how many bytes of the block are hashed.
+/// The byte order of the host that wrote a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    /// The order of the block whose magic is at `at`, if that is one.
+    fn of_magic(block: &[u8], at: usize) -> Option<Order> {
+        [Order::Little, Order::Big]
+            .into_iter()
+            .find(|order| order.read(block, at) == ECK_MAGIC)
+    }
+
+    fn read(self, block: &[u8], at: usize) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&block[at..at + 8]);
+        match self {
+            Order::Little => u64::from_le_bytes(bytes),
+            Order::Big => u64::from_be_bytes(bytes),
+        }
+    }
+
+    fn to_bytes(self, words: &Words) -> Salt {
+        let mut bytes = [0; 32];
+        for (out, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *out = match self {
+                Order::Little => word.to_le_bytes(),
+                Order::Big => word.to_be_bytes(),
+            };
+        }
+        bytes
+    }
+}
+
+/// The offset of a block's `zio_eck_t`, how many bytes of the block are hashed, and who wrote it.
 struct Eck {
     at: usize,
     covered: usize,
+    order: Order,
 }
 
 impl Eck {
@@ -196,12 +229,17 @@ impl Eck {
             let at = size
                 .checked_sub(ECK_BYTES)
                 .ok_or_else(|| mismatch(format!("{kind} block of {size} bytes")))?;
-            return Ok(Eck { at, covered: size });
+            return Ok(Eck {
+                at,
+                covered: size,
+                order: Order::of_magic(block, at).unwrap_or(Order::Little),
+            });
         }
         if size < ZIL_ECK_AT + ECK_BYTES {
             return Err(mismatch(format!("{kind} block of {size} bytes")));
         }
-        let nused = read_u64(block, ZIL_NUSED_AT);
+        let order = Order::of_magic(block, ZIL_ECK_AT).unwrap_or(Order::Little);
+        let nused = order.read(block, ZIL_NUSED_AT);
         let covered = nused
             .checked_next_multiple_of(ZIL_ROUND_BYTES)
             .and_then(|bytes| usize::try_from(bytes).ok())
@@ -210,6 +248,7 @@ impl Eck {
         Ok(Eck {
             at: ZIL_ECK_AT,
             covered,
+            order,
         })
     }
 
@@ -220,7 +259,7 @@ impl Eck {
 
     /// The four words as they are.
     fn stored(&self, block: &[u8]) -> Words {
-        std::array::from_fn(|i| read_u64(block, self.words().start + i * 8))
+        std::array::from_fn(|i| self.order.read(block, self.words().start + i * 8))
     }
 
     /// The four words as they should be.
@@ -238,10 +277,14 @@ impl Eck {
         let words = self.words();
         let parts = [
             &block[..words.start],
-            &to_bytes(verifier),
+            &self.order.to_bytes(verifier)[..],
             &block[words.end..self.covered],
         ];
         match kind {
+            ChecksumType::Zilog | ChecksumType::Zilog2 if self.order == Order::Big => {
+                let append = |sums, part: &&[u8]| big_endian::append(kind, sums, part);
+                parts.iter().fold([0; 4], append)
+            }
             ChecksumType::Zilog => parts.iter().fold([0; 4], |w, p| fletcher2_append(w, p)),
             ChecksumType::Zilog2 => parts.iter().fold([0; 4], |w, p| fletcher4_append(w, p)),
             _ => {
@@ -255,18 +298,4 @@ impl Eck {
 
 fn mismatch(context: String) -> Error {
     Error::new(ErrorKind::Checksum, context)
-}
-
-fn to_bytes(words: &Words) -> Salt {
-    let mut bytes = [0; 32];
-    for (out, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-        *out = word.to_le_bytes();
-    }
-    bytes
-}
-
-fn read_u64(block: &[u8], at: usize) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&block[at..at + 8]);
-    u64::from_le_bytes(bytes)
 }

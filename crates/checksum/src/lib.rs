@@ -30,6 +30,7 @@
 //! OpenZFS module/zfs/zio_checksum.c, sha2_zfs.c, skein_zfs.c, edonr_zfs.c, blake3_zfs.c,
 //! include/sys/zio_checksum.h @be7657e3.
 
+mod big_endian;
 mod edonr;
 pub mod embedded;
 mod fletcher;
@@ -107,6 +108,13 @@ impl Templates {
             ChecksumType::Blake3 => blake3(&self.salt, bytes),
             _ => unsalted(kind, bytes),
         }
+    }
+
+    /// The words that a big-endian host computes, in the order of this host.
+    #[must_use]
+    #[doc(alias = "ci_func")]
+    pub fn digest_big_endian(&self, kind: ChecksumType, bytes: &[u8]) -> Words {
+        big_endian::digest(kind, bytes, |bytes| self.digest(kind, bytes))
     }
 
     /// Like the function [`verify`], with this pool's salt.

@@ -240,7 +240,7 @@ impl DslPool {
                 .map(|bp| Space::of_block(self.mos().env(), bp))
                 .sum();
             self.free_bpobj()?.enqueue(&tally.deferred, false, tx)?;
-            self.diduse_space(self.free_dir(), Used::Head, space);
+            self.diduse_space(self.free_dir()?, Used::Head, space);
         }
         self.activate_features(ds, tx)
     }

@@ -174,7 +174,7 @@ impl DslPool {
         );
         Bptree { mos, object }.add(fields.bp(), fields.prev_snap_txg, space, tx)?;
         self.diduse_space(&dir, Used::Head, -space);
-        self.diduse_space(self.free_dir(), Used::Head, space);
+        self.diduse_space(self.free_dir()?, Used::Head, space);
         Ok(())
     }
 
@@ -199,7 +199,7 @@ impl DslPool {
     /// Bytes that destroyed datasets still occupy (`$FREE`): `zpool get freeing`.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
-        self.free_dir().fields().used_bytes
+        self.free_dir().map_or(0, |dir| dir.fields().used_bytes)
     }
 
     /// Frees blocks of destroyed datasets: as many as this txg has time for. Called in pass 1,
@@ -226,7 +226,7 @@ impl DslPool {
         }
         self.process_deleted_clones(&mut freed, tx)?;
         if !freed.space.is_zero() {
-            self.diduse_space(self.free_dir(), Used::Head, -freed.space);
+            self.diduse_space(self.free_dir()?, Used::Head, -freed.space);
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ use crate::dir::DslDir;
 use crate::env::HistoryEvent;
 use crate::fields::{DatasetFields, DirFields};
 use crate::limits::Counts;
-use crate::pool::{DslPool, PoolParts};
+use crate::pool::{DslPool, FreeLater, PoolParts, Special};
 use phys::feature;
 
 use crate::space::SpaceCheck;
@@ -390,7 +390,15 @@ impl DslPool {
 
         let head = pool.create_head(&root_dir, ORIGIN_DIR_NAME, None, 0, tx)?;
         let origin = pool.snapshot_sync(&head, ORIGIN_DIR_NAME, now_secs(), tx)?;
-        pool.set_special(root_dir.clone(), mos_dir, free_dir, origin, free_bpobj);
+        pool.set_special(Special {
+            root_dir: root_dir.clone(),
+            mos_dir,
+            origin: Some(origin),
+            free: Some(FreeLater {
+                dir: free_dir,
+                bpobj: free_bpobj,
+            }),
+        });
 
         let root = pool.create_head_in(&root_dir, None, 0, tx)?;
         if let Some(encryption) = encryption {

@@ -51,6 +51,8 @@ pub struct Deadlist {
     dnode: Arc<Dnode>,
     /// The entries, loaded on first use.
     tree: Option<BTreeMap<u64, ObjectId>>,
+    /// dl_oldfmt: one list of all blocks, as pools before version 26 have it; it can only be read
+    is_old: bool,
 }
 
 impl Deadlist {
@@ -67,16 +69,13 @@ impl Deadlist {
     /// Opens a deadlist.
     ///
     /// # Errors
-    /// `Unsupported` for the deadlists of pools older than version 26.
+    /// `Corrupt` for another object.
     #[doc(alias = "dsl_deadlist_open")]
     pub fn open(mos: &Arc<Mos>, object: ObjectId) -> Result<Deadlist> {
         let dnode = mos.hold(object)?;
         let type_ = dnode.type_();
-        if type_ == ObjectType::BPOBJ {
-            let text = format!("deadlist {object} has the format of pools before version 26");
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
-        if type_ != ObjectType::DEADLIST {
+        let is_old = type_ == ObjectType::BPOBJ;
+        if !is_old && type_ != ObjectType::DEADLIST {
             return Err(Error::corrupt(format!(
                 "object {object} is {type_:?}, not a deadlist"
             )));
@@ -85,6 +84,7 @@ impl Deadlist {
             mos: mos.clone(),
             dnode,
             tree: None,
+            is_old,
         })
     }
 
@@ -125,6 +125,9 @@ impl Deadlist {
     /// `Corrupt` when the bonus is too short.
     #[doc(alias = "dsl_deadlist_space")]
     pub fn space(&self) -> Result<Space> {
+        if self.is_old {
+            return Bpobj::open(&self.mos, self.object())?.space();
+        }
         let header = self.header()?;
         Ok(Space::stored(
             header.used.get(),
@@ -134,6 +137,10 @@ impl Deadlist {
     }
 
     fn add_space(&self, change: Space, tx: &Tx) -> Result<()> {
+        if self.is_old {
+            let text = "a deadlist of a pool before version 26";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         let mut header = self.header()?;
         let words = [&mut header.used, &mut header.comp, &mut header.uncomp];
         for (word, by) in words
@@ -153,6 +160,9 @@ impl Deadlist {
     }
 
     fn load(&mut self) -> Result<&mut BTreeMap<u64, ObjectId>> {
+        if self.is_old && self.tree.is_none() {
+            self.tree = Some(BTreeMap::from([(0, self.object())]));
+        }
         if self.tree.is_none() {
             let entries = self.mos.zap_int_entries(self.object())?;
             self.tree = Some(

@@ -198,7 +198,7 @@ impl DslPool {
             Ok(freed)
         })?;
         self.diduse_space(&snap.dir(), Used::Snap, -freed);
-        self.diduse_space(self.free_dir(), Used::Head, freed);
+        self.diduse_space(self.free_dir()?, Used::Head, freed);
         snap.set_deadlist(None);
         Deadlist::free(self.mos(), ObjectId(fields.deadlist_obj), tx)
     }

@@ -82,20 +82,35 @@ struct Changed {
     in_flight: BTreeMap<Txg, BTreeMap<ObjectId, Arc<DslDir>>>,
 }
 
-/// Directories and datasets that always exist.
-struct Special {
-    root_dir: Arc<DslDir>,
-    mos_dir: Arc<DslDir>,
-    free_dir: Arc<DslDir>,
-    /// dp_origin_snap
-    origin: Arc<DslDataset>,
-    free_bpobj: ObjectId,
+/// `SPA_VERSION_ORIGIN`: each data set has an origin from here on.
+const SPA_VERSION_ORIGIN: u64 = 11;
+/// `SPA_VERSION_DEADLISTS`: blocks are freed later from here on.
+const SPA_VERSION_DEADLISTS: u64 = 26;
+
+/// Directories and datasets that every pool has, and what pools of later versions have.
+pub(crate) struct Special {
+    pub(crate) root_dir: Arc<DslDir>,
+    pub(crate) mos_dir: Arc<DslDir>,
+    /// dp_origin_snap; not before version 11
+    pub(crate) origin: Option<Arc<DslDataset>>,
+    /// Not before version 26
+    pub(crate) free: Option<FreeLater>,
+}
+
+/// Where blocks are kept that are freed later.
+pub(crate) struct FreeLater {
+    /// `$FREE`, whose used bytes are theirs
+    pub(crate) dir: Arc<DslDir>,
+    /// dp_free_bpobj
+    pub(crate) bpobj: ObjectId,
 }
 
 /// What a [`DslPool`] is built from.
 pub struct PoolParts {
     /// The pool's name.
     pub name: String,
+    /// Its version, 5000 for one with feature flags.
+    pub version: u64,
     /// The MOS; its accounting is [`accounting`](PoolParts::accounting).
     pub mos: Arc<Mos>,
     /// The MOS's accounting.
@@ -134,51 +149,42 @@ impl DslPool {
     /// `Corrupt`, or any read error.
     #[doc(alias = "dsl_pool_open")]
     pub fn open(parts: PoolParts) -> Result<Arc<DslPool>> {
+        let version = parts.version;
         let pool = DslPool::bare(parts);
-        let root_dir =
-            pool.dir_by_object(directory::get(pool.mos.objset(), pool_names::ROOT_DATASET)?)?;
-        let special = |name: &str| {
-            let found = pool.child(&root_dir, name)?;
-            found.ok_or_else(|| Error::corrupt(format!("the root directory has no {name}")))
-        };
-        let origin_dir = special(ORIGIN_DIR_NAME)?;
-        let head = pool.dataset_by_object(ObjectId(origin_dir.fields().head_dataset_obj))?;
-        let origin = head
-            .prev()
-            .ok_or_else(|| Error::corrupt("$ORIGIN has no snapshot"))?;
-        let special = Special {
-            mos_dir: special(MOS_DIR_NAME)?,
-            free_dir: special(FREE_DIR_NAME)?,
-            free_bpobj: directory::get(pool.mos.objset(), pool_names::FREE_BPOBJ)?,
-            root_dir,
-            origin,
-        };
+        let special = pool.find_special(version)?;
         *pool.bptree.lock() = directory::find(pool.mos.objset(), pool_names::BPTREE_OBJ)?;
-        pool.set_special(
-            special.root_dir,
-            special.mos_dir,
-            special.free_dir,
-            special.origin,
-            special.free_bpobj,
-        );
+        pool.set_special(special);
         Ok(pool)
     }
 
-    pub(crate) fn set_special(
-        &self,
-        root_dir: Arc<DslDir>,
-        mos_dir: Arc<DslDir>,
-        free_dir: Arc<DslDir>,
-        origin: Arc<DslDataset>,
-        free_bpobj: ObjectId,
-    ) {
-        let special = Special {
-            root_dir,
-            mos_dir,
-            free_dir,
-            origin,
-            free_bpobj,
+    fn find_special(&self, version: u64) -> Result<Special> {
+        let mos = self.mos.objset();
+        let root_dir = self.dir_by_object(directory::get(mos, pool_names::ROOT_DATASET)?)?;
+        let special = |name: &str| {
+            let found = self.child(&root_dir, name)?;
+            found.ok_or_else(|| Error::corrupt(format!("the root directory has no {name}")))
         };
+        let origin = || {
+            let dir = special(ORIGIN_DIR_NAME)?;
+            let head = self.dataset_by_object(ObjectId(dir.fields().head_dataset_obj))?;
+            head.prev()
+                .ok_or_else(|| Error::corrupt("$ORIGIN has no snapshot"))
+        };
+        let free = || -> Result<FreeLater> {
+            Ok(FreeLater {
+                dir: special(FREE_DIR_NAME)?,
+                bpobj: directory::get(mos, pool_names::FREE_BPOBJ)?,
+            })
+        };
+        Ok(Special {
+            mos_dir: special(MOS_DIR_NAME)?,
+            origin: (version >= SPA_VERSION_ORIGIN).then(origin).transpose()?,
+            free: (version >= SPA_VERSION_DEADLISTS).then(free).transpose()?,
+            root_dir: Arc::clone(&root_dir),
+        })
+    }
+
+    pub(crate) fn set_special(&self, special: Special) {
         assert!(self.special.set(special).is_ok(), "a pool is opened once");
     }
 
@@ -238,8 +244,16 @@ impl DslPool {
         &self.special().root_dir
     }
 
-    pub(crate) fn free_dir(&self) -> &Arc<DslDir> {
-        &self.special().free_dir
+    fn free_later(&self) -> Result<&FreeLater> {
+        let missing = || {
+            let text = "a pool before version 26 has no list of blocks to free";
+            Error::new(ErrorKind::Unsupported, text)
+        };
+        self.special().free.as_ref().ok_or_else(missing)
+    }
+
+    pub(crate) fn free_dir(&self) -> Result<&Arc<DslDir>> {
+        Ok(&self.free_later()?.dir)
     }
 
     /// `$MOS`, whose used bytes are those of the MOS.
@@ -248,20 +262,20 @@ impl DslPool {
         &self.special().mos_dir
     }
 
-    /// dp_origin_snap; `None` while the pool is being created.
+    /// dp_origin_snap; `None` while the pool is being created, and before version 11.
     pub(crate) fn origin(&self) -> Option<&Arc<DslDataset>> {
-        self.special.get().map(|special| &special.origin)
+        self.special.get()?.origin.as_ref()
     }
 
-    /// The empty snapshot that is the origin of every dataset.
+    /// The empty snapshot that is the origin of every dataset; `None` before version 11.
     #[must_use]
-    pub fn origin_object(&self) -> ObjectId {
-        self.special().origin.object()
+    pub fn origin_object(&self) -> Option<ObjectId> {
+        self.special().origin.as_ref().map(|origin| origin.object())
     }
 
     /// dp_free_bpobj: blocks to be freed.
     pub(crate) fn free_bpobj(&self) -> Result<Bpobj> {
-        Bpobj::open(&self.mos, self.special().free_bpobj)
+        Bpobj::open(&self.mos, self.free_later()?.bpobj)
     }
 }
 

@@ -62,6 +62,8 @@ pub const NAME_MAX: usize = (1 << 15) - 2;
 pub(crate) const ENCODE_NATIVE: u8 = 0;
 /// `NV_ENCODE_XDR`.
 pub(crate) const ENCODE_XDR: u8 = 1;
+/// `nvh_endian` of a big-endian writer.
+pub(crate) const BIG_ENDIAN: u8 = 0;
 /// `nvh_endian` of a little-endian writer.
 pub(crate) const LITTLE_ENDIAN: u8 = 1;
 /// Bytes of the header in front of both encodings.
@@ -80,8 +82,8 @@ pub fn decode(bytes: &[u8]) -> Result<NvList> {
     }
 }
 
-/// Checks the 4-byte header; returns the bytes after it.
-fn strip_header(bytes: &[u8], encoding: u8) -> Result<&[u8]> {
+/// Checks the 4-byte header; returns the byte order and the bytes after it.
+fn strip_header(bytes: &[u8], encoding: u8) -> Result<(u8, &[u8])> {
     let Some((&[found, endian, _, _], rest)) = bytes.split_first_chunk::<HEADER_SIZE>() else {
         return Err(Error::corrupt(format!("nvlist of {} bytes", bytes.len())));
     };
@@ -89,11 +91,7 @@ fn strip_header(bytes: &[u8], encoding: u8) -> Result<&[u8]> {
         let text = format!("nvlist encoding {found}, expected {encoding}");
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
-    if encoding == ENCODE_NATIVE && endian != LITTLE_ENDIAN {
-        let text = format!("native nvlist of byte order {endian}");
-        return Err(Error::new(ErrorKind::Unsupported, text));
-    }
-    Ok(rest)
+    Ok((endian, rest))
 }
 
 /// `NV_ALIGN`: rounds up to a multiple of 8.

@@ -16,8 +16,8 @@
 
 use crate::reader::Reader;
 use crate::{
-    DEPTH_MAX, ENCODE_NATIVE, LITTLE_ENDIAN, NvList, NvString, NvType, NvValue, pair_size,
-    size_i32, strip_header, value_offset,
+    BIG_ENDIAN, DEPTH_MAX, ENCODE_NATIVE, LITTLE_ENDIAN, NvList, NvString, NvType, NvValue,
+    pair_size, size_i32, strip_header, value_offset,
 };
 use base::{Context, Error, ErrorKind, Result};
 
@@ -31,12 +31,20 @@ pub fn encode_native(list: &NvList) -> Vec<u8> {
     out
 }
 
-/// Decodes a list written by a little-endian host; bytes after it are ignored.
+/// Decodes a list written by a host of either byte order; bytes after it are ignored.
 ///
 /// # Errors
 /// `Corrupt` if the bytes are not an nvlist, `Unsupported` for other encodings, byte orders, versions.
 pub fn decode_native(bytes: &[u8]) -> Result<NvList> {
-    let mut reader = Reader::new(strip_header(bytes, ENCODE_NATIVE)?);
+    let (order, list) = strip_header(bytes, ENCODE_NATIVE)?;
+    let mut reader = match order {
+        LITTLE_ENDIAN => Reader::new(list),
+        BIG_ENDIAN => Reader::reversed(list),
+        _ => {
+            let text = format!("native nvlist of byte order {order}");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+    };
     let version = i32::from_le_bytes(reader.chunk()?);
     let nvflag = u32::from_le_bytes(reader.chunk()?);
     take_pairs(&mut reader, Embedded { version, nvflag }, 0)
@@ -157,7 +165,8 @@ fn take_pairs(reader: &mut Reader<'_>, embedded: Embedded, depth: usize) -> Resu
         }
         let size =
             usize::try_from(size).map_err(|_| Error::corrupt(format!("nvpair of size {size}")))?;
-        let mut pair = Reader::new(reader.bytes(size)?);
+        let bytes = reader.bytes(size)?;
+        let mut pair = reader.part(bytes);
         let (name, nv_type, nelem) = take_pair_head(&mut pair)?;
         let value = take_value(&mut pair, reader, nv_type, nelem, depth);
         let value = value.within(|| format!("nvpair '{name}'"))?;

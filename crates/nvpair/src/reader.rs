@@ -5,11 +5,32 @@ use base::{Error, Result};
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
+    /// Whether chunks are the other way round.
+    is_reversed: bool,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { rest: bytes }
+        Reader {
+            rest: bytes,
+            is_reversed: false,
+        }
+    }
+
+    /// A reader of numbers of a big-endian host, whose chunks are those of a little-endian one.
+    pub(crate) fn reversed(bytes: &'a [u8]) -> Reader<'a> {
+        Reader {
+            rest: bytes,
+            is_reversed: true,
+        }
+    }
+
+    /// A reader of a part, in the same order.
+    pub(crate) fn part(&self, bytes: &'a [u8]) -> Reader<'a> {
+        Reader {
+            rest: bytes,
+            ..*self
+        }
     }
 
     pub(crate) fn rest(&self) -> &'a [u8] {
@@ -27,7 +48,11 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn chunk<const N: usize>(&mut self) -> Result<[u8; N]> {
         let taken = self.bytes(N)?;
-        Ok(*taken.first_chunk().expect("N bytes were taken"))
+        let mut chunk = *taken.first_chunk().expect("N bytes were taken");
+        if self.is_reversed {
+            chunk.reverse();
+        }
+        Ok(chunk)
     }
 
     /// Refuses element counts that do not fit in the remaining bytes, before memory is allocated.

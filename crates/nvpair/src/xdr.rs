@@ -51,7 +51,8 @@ pub fn encoded_size(list: &NvList) -> usize {
 /// # Errors
 /// `Corrupt` if the bytes are not an nvlist, `Unsupported` for other encodings and versions.
 pub fn decode_xdr(bytes: &[u8]) -> Result<NvList> {
-    let mut reader = Reader::new(strip_header(bytes, ENCODE_XDR)?);
+    let (_, list) = strip_header(bytes, ENCODE_XDR)?;
+    let mut reader = Reader::new(list);
     take_list(&mut reader, 0)
 }
 

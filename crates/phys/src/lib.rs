@@ -31,6 +31,7 @@
 mod bits;
 pub mod blkptr;
 pub mod brt;
+pub mod byteswap;
 pub mod dnode;
 pub mod dsl;
 pub mod enums;

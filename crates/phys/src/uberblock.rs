@@ -19,10 +19,12 @@
 //! OpenZFS include/sys/uberblock_impl.h, module/zfs/uberblock.c @be7657e3.
 
 use crate::bits::Field;
+use crate::byteswap::swap_words;
 use crate::layout::phys_struct;
 use crate::{BlkPtrPhys, Phys};
 use base::{Error, ErrorKind, Result, Txg};
 use std::mem::size_of;
+use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
 /// `UBERBLOCK_MAGIC`.
@@ -94,19 +96,16 @@ pub const RRSS_SCRATCH_INVALID_SYNCED: u64 = 2;
 pub const RRSS_SCRATCH_INVALID_SYNCED_REFLOW: u64 = 4;
 
 impl UberblockPhys {
-    /// Reads an uberblock and checks magic and version, as `uberblock_verify`.
+    /// Reads an uberblock of either byte order and checks magic and version, as `uberblock_verify`.
     ///
     /// # Errors
-    /// `Unsupported` for the other byte order and for unknown versions, `Corrupt` for no magic.
+    /// `Unsupported` for unknown versions, `Corrupt` for no magic.
     pub fn parse(bytes: &[u8]) -> Result<UberblockPhys> {
-        let ub = UberblockPhys::read(bytes)?;
-        let magic = ub.magic.get();
-        if magic == UBERBLOCK_MAGIC.swap_bytes() {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "uberblock of a big-endian pool",
-            ));
+        let mut ub = UberblockPhys::read(bytes)?;
+        if ub.magic.get() == UBERBLOCK_MAGIC.swap_bytes() {
+            swap_words(ub.as_mut_bytes());
         }
+        let magic = ub.magic.get();
         if magic != UBERBLOCK_MAGIC {
             return Err(Error::corrupt(format!("ub_magic {magic:#x}")));
         }

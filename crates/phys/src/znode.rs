@@ -121,6 +121,9 @@ pub const ZPL_VERSION: u64 = 5;
 /// `ZPL_VERSION_SA`: the first version with attributes in SA.
 pub const ZPL_VERSION_SA: u64 = 5;
 
+/// `ZFS_ACL_VERSION`: the version of ACLs since ZPL version 3, with entries of different sizes.
+pub(crate) const ZFS_ACL_VERSION: u16 = 1;
+
 /// Bits of `ZPL_FLAGS`.
 pub mod pflags {
     /// `ZFS_XATTR`: an extended attribute, or the directory of them.

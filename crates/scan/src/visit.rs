@@ -82,8 +82,10 @@ impl<'a> Visit<'a> {
             self.phys().cur_min_txg = min;
             self.phys().cur_max_txg = max;
             self.objset(&self.pool.mos_root, ObjsetId(0));
-            if !self.is_suspending {
-                self.dataset(self.pool.dsl.origin_object());
+            if !self.is_suspending
+                && let Some(origin) = self.pool.dsl.origin_object()
+            {
+                self.dataset(origin);
             }
         } else if at != Bookmark::DESTROYED_OBJSET {
             self.dataset(ObjectId(at.0));

@@ -10,6 +10,7 @@ use admin::prop::{Edit, POOL, PropDesc, Source, is_user_property};
 use base::{ObjectId, Result};
 use phys::PropValue;
 use phys::feature::{FEATURES, Feature, by_guid};
+use phys::uberblock::SPA_VERSION_FEATURES;
 use spa::{FeatureState, Spa};
 
 use crate::open::OpenPool;
@@ -39,7 +40,13 @@ pub(crate) fn properties_of(pool: &OpenPool) -> Result<Item> {
             "cachefile" => local(pool.changing().lock().cachefile.clone()),
             "health" => text(&health.to_string()),
             "guid" => number(pool.guid().0),
-            "version" => Prop::new(desc.name, PropValue::Number(5000), Source::Default),
+            "version" => {
+                let source = match pool.version() {
+                    SPA_VERSION_FEATURES => Source::Default,
+                    _ => Source::Local,
+                };
+                Prop::new(desc.name, PropValue::Number(pool.version()), source)
+            }
             "free" => number(space.space.saturating_sub(space.alloc)),
             "allocated" => number(space.alloc),
             "dedupratio" => number(pool.deduped()?.ratio_percent),

@@ -330,7 +330,9 @@ fn status_of(pools: &Pools, pool: &Spa, mounted: &Mounted<'_>) -> Result<PoolSta
     show_resilvering(pool, &mut root);
     show_rebuilding(pool, &mut root);
     show_sweeps(pool, &mut root);
-    let unsupported = pool.obstacles().iter().map(Obstacle::name).collect();
+    let features = pool.obstacles().iter();
+    let features = features.filter(|obstacle| matches!(obstacle, Obstacle::Feature { .. }));
+    let unsupported = features.map(Obstacle::name).collect();
     let has_disabled_features = FEATURES
         .iter()
         .any(|f| f.support == Support::Kept && pool.feature(f.guid) == FeatureState::Disabled);

@@ -14,6 +14,7 @@
 
 use phys::PropValue;
 use phys::pool_names;
+use phys::uberblock::SPA_VERSION_FEATURES;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -209,6 +210,7 @@ impl Spa {
         let dsl = DslPool::create(
             PoolParts {
                 name: options.name.clone(),
+                version: SPA_VERSION_FEATURES,
                 mos: Mos::new(mos.clone(), env)?,
                 accounting,
                 store,

@@ -19,6 +19,7 @@ use rt::Mutex;
 use crate::obstacle::Obstacle;
 use phys::feature::{self, Feature, Support};
 use phys::pool_names;
+use phys::uberblock::SPA_VERSION_FEATURES;
 use zap::directory;
 
 /// What a pool says of a feature.
@@ -46,10 +47,17 @@ impl From<Option<u64>> for FeatureState {
 /// The features of an open pool.
 pub struct Features {
     mos: Arc<Objset>,
+    /// `None` before version 5000: no feature can be enabled.
+    zaps: Option<Zaps>,
+    counts: Mutex<Counts>,
+}
+
+/// Where the counts are in the MOS.
+#[derive(Clone, Copy)]
+struct Zaps {
     for_read: ObjectId,
     for_write: ObjectId,
     descriptions: ObjectId,
-    counts: Mutex<Counts>,
 }
 
 #[derive(Default)]
@@ -68,9 +76,11 @@ impl Features {
         let make = |name: &str| directory::create_link(mos, ObjectType::N_ZAP_METADATA, name, tx);
         let features = Features {
             mos: mos.clone(),
-            for_read: make(pool_names::FEATURES_FOR_READ)?,
-            for_write: make(pool_names::FEATURES_FOR_WRITE)?,
-            descriptions: make(pool_names::FEATURE_DESCRIPTIONS)?,
+            zaps: Some(Zaps {
+                for_read: make(pool_names::FEATURES_FOR_READ)?,
+                for_write: make(pool_names::FEATURES_FOR_WRITE)?,
+                descriptions: make(pool_names::FEATURE_DESCRIPTIONS)?,
+            }),
             counts: Mutex::default(),
         };
         for feature in wanted {
@@ -79,21 +89,31 @@ impl Features {
         Ok(features)
     }
 
-    /// Reads the counts of an existing pool.
+    /// Reads the counts of an existing pool of this version.
     ///
     /// # Errors
-    /// Any error from reading the MOS; `NotFound` for pools older than feature flags.
-    pub fn open(mos: &Arc<Objset>) -> Result<Features> {
-        let features = Features {
-            mos: mos.clone(),
+    /// Any error from reading the MOS.
+    pub fn open(mos: &Arc<Objset>, version: u64) -> Result<Features> {
+        if version < SPA_VERSION_FEATURES {
+            return Ok(Features {
+                mos: mos.clone(),
+                zaps: None,
+                counts: Mutex::default(),
+            });
+        }
+        let zaps = Zaps {
             for_read: directory::get(mos, pool_names::FEATURES_FOR_READ)?,
             for_write: directory::get(mos, pool_names::FEATURES_FOR_WRITE)?,
             descriptions: directory::get(mos, pool_names::FEATURE_DESCRIPTIONS)?,
+        };
+        let features = Features {
+            mos: mos.clone(),
+            zaps: Some(zaps),
             counts: Mutex::default(),
         };
         {
             let mut counts = features.counts.lock();
-            for (zap, for_write) in [(features.for_read, false), (features.for_write, true)] {
+            for (zap, for_write) in [(zaps.for_read, false), (zaps.for_write, true)] {
                 for entry in zap::iter(mos, zap)? {
                     let entry = entry?;
                     let name = entry.name_str().into_owned();
@@ -105,6 +125,11 @@ impl Features {
             counts.enabled_txg = directory::find(mos, pool_names::FEATURE_ENABLED_TXG)?;
         }
         Ok(features)
+    }
+
+    fn zaps(&self) -> Result<Zaps> {
+        let missing = || Error::new(ErrorKind::Unsupported, "a pool without feature flags");
+        self.zaps.ok_or_else(missing)
     }
 
     /// The active features that this program does not maintain, in the order of their guids.
@@ -125,10 +150,10 @@ impl Features {
             if support == Support::Kept {
                 continue;
             }
-            let description = zap::lookup_str(&self.mos, self.descriptions, &*guid)?;
+            let description = zap::lookup_str(&self.mos, self.zaps()?.descriptions, &*guid)?;
             let description = description.unwrap_or_default();
             let is_readable = for_write || support == Support::Read;
-            obstacles.push(Obstacle {
+            obstacles.push(Obstacle::Feature {
                 guid,
                 description,
                 is_readable,
@@ -169,7 +194,13 @@ impl Features {
         }
         let mut text = feature.description.as_bytes().to_vec();
         text.push(0);
-        zap::update(&self.mos, tx, self.descriptions, feature.guid, &text)?;
+        zap::update(
+            &self.mos,
+            tx,
+            self.zaps()?.descriptions,
+            feature.guid,
+            &text,
+        )?;
         self.set(
             feature.guid,
             u64::from(feature.activate_on_enable),
@@ -227,10 +258,11 @@ impl Features {
     }
 
     fn set(&self, guid: &str, count: u64, for_write: bool, tx: &Tx) -> Result<()> {
+        let zaps = self.zaps()?;
         let zap = if for_write {
-            self.for_write
+            zaps.for_write
         } else {
-            self.for_read
+            zaps.for_read
         };
         zap::update(&self.mos, tx, zap, guid, &[count])?;
         self.counts

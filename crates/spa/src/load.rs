@@ -29,7 +29,7 @@ use geom::disk::OpenMode;
 use geom::{HostNames, Namespace, Provider};
 use metaslab::{Metaslabs, MetaslabsOptions};
 use nvpair::NvList;
-use phys::uberblock::UberblockPhys;
+use phys::uberblock::{SPA_VERSION_FEATURES, UberblockPhys};
 use rt::Mutex;
 use vdev::import::{FoundPool, discover};
 use vdev::{PoolState, VdevKind, VdevTree};
@@ -384,7 +384,7 @@ fn top_configs(config: &mut NvList) -> &mut [NvList] {
 }
 
 fn check_readable(obstacles: &[Obstacle]) -> Result<()> {
-    let Some(obstacle) = obstacles.iter().find(|o| !o.is_readable) else {
+    let Some(obstacle) = obstacles.iter().find(|o| !o.is_readable()) else {
         return Ok(());
     };
     let name = obstacle.name();
@@ -503,7 +503,8 @@ fn look(found: &FoundPool, tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Re
         load_mappings(&mos, &tree).within(|| "removed vdevs")?;
     }
     aux_list::add_lists(&mos, &mut config)?;
-    let features = Features::open(&mos)?;
+    let version = uberblock.version.get();
+    let features = Features::open(&mos, version)?;
     let tops = top_configs(&mut config).iter();
     let classes =
         tops.map(|top| class_of(&mos, top.get_u64("com.delphix:vdev_zap_top").unwrap_or(0)));
@@ -515,9 +516,12 @@ fn look(found: &FoundPool, tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Re
     }
     let is_active = |guid| features.count(guid).is_some_and(|count| count > 0);
     let mut obstacles = features.obstacles()?;
+    if version < SPA_VERSION_FEATURES {
+        obstacles.push(Obstacle::OldVersion(version));
+    }
     if directory::find(&mos, pool_names::OBSOLETE_BPOBJ)?.is_some() {
         // As `zfs remap` made them, which OpenZFS no longer has.
-        obstacles.push(Obstacle {
+        obstacles.push(Obstacle::Feature {
             guid: pool_names::OBSOLETE_BPOBJ.to_owned(),
             description: "lists of remapped blocks".to_owned(),
             is_readable: true,
@@ -631,7 +635,8 @@ fn load(
         rebuilt?; // not needed to read
         rebuilds.resume(&tree);
     }
-    core.set_features(Arc::new(Features::open(&mos)?));
+    let version = uberblock.version.get();
+    core.set_features(Arc::new(Features::open(&mos, version)?));
     mos.set_props(dsl::mos_props(&*core));
     let is_fast = core.makes_fast_tables();
     let sharing = core
@@ -681,6 +686,7 @@ fn load(
     };
     let dsl = DslPool::open(PoolParts {
         name: name.clone(),
+        version,
         mos: dsl_mos,
         accounting,
         store,

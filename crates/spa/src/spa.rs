@@ -387,6 +387,13 @@ impl Spa {
         Ok(())
     }
 
+    /// Its version: 5000 with feature flags, 1 to 28 without.
+    #[must_use]
+    #[doc(alias = "spa_version")]
+    pub fn version(&self) -> u64 {
+        self.uberblock().version.get()
+    }
+
     /// Fails when the pool is read-only.
     ///
     /// # Errors

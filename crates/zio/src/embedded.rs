@@ -5,6 +5,7 @@ use phys::blkptr::EMBEDDED_TYPE_DATA;
 use phys::{BlkPtrPhys, CompressType};
 
 use crate::Bookmark;
+use crate::read::to_little_endian;
 
 /// The logical bytes of an embedded block.
 ///
@@ -35,5 +36,6 @@ pub fn read_embedded(bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
     } else {
         compress::decompress(kind, &payload, &mut data).within(outer)?;
     }
+    to_little_endian(bp, &mut data);
     Ok(data.share())
 }

@@ -161,8 +161,11 @@ impl Pipeline {
             bytes.len() >= size && eck::verify(ChecksumType::GangHeader, bp, &bytes[..size])
         };
         let verify = |bytes: &[u8]| seal(size, bytes) || seal(classic, bytes);
-        let header = self.read_dvas(bp, Priority::SyncRead, size, &verify)?;
+        let mut header = self.read_dvas(bp, Priority::SyncRead, size, &verify)?;
         let size = if seal(size, &header) { size } else { classic };
+        if !bp.is_little_endian() {
+            phys::byteswap::swap_words(&mut header[..size]);
+        }
         Ok((header, size))
     }
 

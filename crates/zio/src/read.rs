@@ -52,11 +52,21 @@ fn check_bp(bp: &BlkPtrPhys) -> Result<(ChecksumType, CompressType)> {
     if bp.ndvas() == 0 {
         return Err(Error::corrupt("block pointer has no valid dva"));
     }
-    if !bp.is_little_endian() {
-        let what = "block was written by a big-endian host";
+    if !bp.is_little_endian() && bp.uses_crypt() {
+        let what = "an encrypted block was written by a big-endian host";
         return Err(Error::new(ErrorKind::Unsupported, what));
     }
     Ok((checksum, compress))
+}
+
+/// Converts the logical bytes of a block that a big-endian host wrote.
+#[doc(alias = "BP_SHOULD_BYTESWAP")]
+pub(crate) fn to_little_endian(bp: &BlkPtrPhys, logical: &mut [u8]) {
+    if !bp.is_little_endian()
+        && let Ok(type_) = ObjectType::try_from(bp.object_type())
+    {
+        phys::byteswap::swap_block(type_, bp.level(), logical);
+    }
 }
 
 impl Pipeline {
@@ -68,7 +78,10 @@ impl Pipeline {
             ChecksumType::Zilog | ChecksumType::Zilog2 => eck::verify(kind, bp, bytes),
             _ => {
                 charge_checksum(kind, bytes.len());
-                let have = self.checksums.digest(kind, bytes);
+                let have = match bp.is_little_endian() {
+                    true => self.checksums.digest(kind, bytes),
+                    false => self.checksums.digest_big_endian(kind, bytes),
+                };
                 let want = bp.cksum_words();
                 if keys::has_mac(bp) {
                     checksum::with_mac(kind, &have, [want[2], want[3]]) == want
@@ -253,10 +266,11 @@ impl Pipeline {
         let psize = bp.psize() as usize;
         let lost = |e: &Error| self.note_loss(bp, bookmark, priority, e);
         keys::open(key.as_deref(), bp, &mut physical[..psize], bookmark).inspect_err(lost)?;
-        let data = decompress(bp, &physical[..psize])
+        let mut data = decompress(bp, &physical[..psize])
             .inspect_err(lost)
             .within(|| format!("block {bookmark}"))?;
-        let logical = data.as_deref().unwrap_or(&physical[..psize]);
+        let logical = data.as_deref_mut().unwrap_or(&mut physical[..psize]);
+        to_little_endian(bp, logical);
         if !keyless {
             keys::check_indirect(bp, logical, bookmark).inspect_err(lost)?;
         }

@@ -17,6 +17,7 @@ use dmu::{
     GROUPUSED_OBJECT, Objset, Owner, OwnerAccounting, OwnerDelta, OwnerDeltas, PROJECTUSED_OBJECT,
     Tx, USERUSED_OBJECT,
 };
+use phys::byteswap::{is_big_endian_sa, swap_sa_header, swap_words};
 use phys::sa::SaView;
 use phys::znode::{ZnodePhys, pflags};
 use phys::{ObjectType, Phys};
@@ -78,6 +79,18 @@ fn sa_owner(bytes: &[u8]) -> Option<Owner> {
         // Allocated and not filled in yet.
         return Some(Owner::default());
     }
+    let mut swapped;
+    let bytes = match is_big_endian_sa(bytes) {
+        true => {
+            swapped = bytes.to_vec();
+            swap_sa_header(&mut swapped);
+            let header_bytes = SaView::new(&swapped).ok()?.header().size();
+            // All that is looked at here are words.
+            swap_words(&mut swapped[header_bytes..]);
+            &swapped[..]
+        }
+        false => bytes,
+    };
     let values = SaView::new(bytes).ok()?.values();
     let word = |at: usize| Some(U64::read_from_prefix(values.get(at..)?).ok()?.0.get());
     let has_project = word(AT_FLAGS)? & pflags::PROJID != 0;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::{BonusInfo, Dnode, Tx};
+use phys::byteswap::is_big_endian_sa;
 use phys::sa::ZplAttr;
 use phys::znode::{ZnodePhys, pflags};
 use phys::{ObjectType, Phys};
@@ -21,7 +22,7 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::fs::NodeAttrs;
-use crate::sa::{AttrSet, Value, pack, parse};
+use crate::sa::{AttrSet, Value, in_host_order, pack, parse};
 use crate::{Filesystem, Seen};
 
 /// Bits of a mode that `chmod` changes.
@@ -293,7 +294,8 @@ impl Filesystem {
             blksz: bonus.blksz,
             ..parsed.attr
         };
-        attrs.parsed = Some(parsed).filter(|_| !bonus.has_spill);
+        let is_as_stored = !bonus.has_spill && !is_big_endian_sa(&bonus.bytes);
+        attrs.parsed = Some(parsed).filter(|_| is_as_stored);
         Ok(attr)
     }
 
@@ -306,7 +308,8 @@ impl Filesystem {
         let tables = self.sa.read();
         let mut known = Vec::new();
         let mut take = |bytes: &[u8]| -> Result<Vec<(u16, Range<usize>)>> {
-            let found = parse(&tables, bytes, bonus.type_)?;
+            let bytes = in_host_order(&tables, bytes, bonus.type_)?;
+            let found = parse(&tables, &bytes, bonus.type_)?;
             for zpl in ZplAttr::ALL {
                 let number = tables.number(*zpl);
                 let place = found.iter().find(|(have, _)| Some(*have) == number);
@@ -352,7 +355,8 @@ impl Filesystem {
             return Ok(parsed.value(number).map(<[u8]>::to_vec));
         }
         let look = |bytes: &[u8]| -> Result<Option<Vec<u8>>> {
-            let found = parse(&tables, bytes, bonus.type_)?;
+            let bytes = in_host_order(&tables, bytes, bonus.type_)?;
+            let found = parse(&tables, &bytes, bonus.type_)?;
             let place = found.into_iter().find(|(have, _)| *have == number);
             Ok(place.map(|(_, range)| bytes[range].to_vec()))
         };
@@ -439,6 +443,9 @@ impl Filesystem {
             Some(parsed) => &parsed.places,
             None => {
                 let bonus = dnode.bonus();
+                if is_big_endian_sa(&bonus) {
+                    return Ok(false);
+                }
                 &places(parse(&self.sa.read(), &bonus, dnode.bonus_type())?)
             }
         };

@@ -597,7 +597,7 @@ fn livelists_of_destroyed_clones_are_worked_off() {
         directory::add(mos.objset(), pool_names::DELETED_CLONES, clones, tx)?;
         let deadlist = Deadlist::open(mos, livelist)?;
         deadlist.add_space_for_test(space, tx)?;
-        pool.diduse_space(pool.free_dir(), Used::Head, space);
+        pool.diduse_space(pool.free_dir()?, Used::Head, space);
         assert_eq!(
             space,
             Space {

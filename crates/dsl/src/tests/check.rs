@@ -536,7 +536,7 @@ fn check_store(test: &TestPool, seen: &BTreeMap<u64, Seen>) {
         ..space_of(pool, mos.values())
     };
     assert_eq!(charged + pending, actual, "$MOS");
-    assert!(pool.free_dir().fields().space().is_zero(), "$FREE");
+    assert!(pool.free_dir().unwrap().fields().space().is_zero(), "$FREE");
 }
 
 fn check_objects(test: &TestPool, mut objects: Objects) {

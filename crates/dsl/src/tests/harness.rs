@@ -170,6 +170,7 @@ impl TestPool {
         let mos = Mos::new(os, env.clone()).unwrap();
         let parts = PoolParts {
             name: "tank".to_string(),
+            version: 5000,
             mos,
             accounting,
             store,
@@ -216,6 +217,7 @@ impl TestPool {
         let groups = TxGroups::new(synced, settings());
         let parts = PoolParts {
             name: "tank".to_string(),
+            version: 5000,
             mos,
             accounting,
             store,

@@ -3,10 +3,12 @@
 //! # Source
 //! OpenZFS `module/zfs/sa.c` (`sa_attr_iter`, `sa_attr_op`, `sa_modify_attrs`).
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use base::{Error, Result, align_up};
 use phys::ObjectType;
+use phys::byteswap::{is_big_endian_sa, swap_attribute, swap_sa_header};
 use phys::sa::{SaView, header_size};
 use smallvec::SmallVec;
 use zerocopy::FromBytes;
@@ -55,7 +57,8 @@ impl AttrSet {
         bytes: &[u8],
         type_: ObjectType,
     ) -> Result<()> {
-        for (attr, range) in parse(tables, bytes, type_)? {
+        let bytes = in_host_order(tables, bytes, type_)?;
+        for (attr, range) in parse(tables, &bytes, type_)? {
             if self.get(attr).is_some() {
                 return Err(Error::corrupt(format!("attribute {attr} is stored twice")));
             }
@@ -63,6 +66,27 @@ impl AttrSet {
         }
         Ok(())
     }
+}
+
+/// A buffer as this host would have written it, if a big-endian one did: the block that it is in was
+/// converted without it.
+#[doc(alias = "sa_byteswap")]
+pub(crate) fn in_host_order<'a>(
+    tables: &Tables,
+    bytes: &'a [u8],
+    type_: ObjectType,
+) -> Result<Cow<'a, [u8]>> {
+    if type_ != ObjectType::SA || !is_big_endian_sa(bytes) {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    let mut swapped = bytes.to_vec();
+    swap_sa_header(&mut swapped);
+    for (attr, range) in parse(tables, &swapped, type_)? {
+        if let Some(kind) = tables.kind(attr) {
+            swap_attribute(kind, &mut swapped[range]);
+        }
+    }
+    Ok(Cow::Owned(swapped))
 }
 
 /// Where the attributes of a buffer are; `type_` is the bonus type of the object.

@@ -75,7 +75,13 @@ impl Tables {
         facts.map_or(0, |facts| facts.reg.length.into())
     }
 
-    /// The same of each attribute in a set.
+    /// The kind of an attribute's elements, if it is registered.
+    pub(crate) fn kind(&self, attr: u16) -> Option<SaBswap> {
+        let facts = self.attrs.get(usize::from(attr))?.as_ref()?;
+        Some(facts.reg.bswap)
+    }
+
+    /// The registered length of each attribute in a set.
     pub(crate) fn fixed_lens(&self, attrs: &AttrSet) -> Vec<usize> {
         attrs.iter().map(|(attr, _)| self.fixed_len(attr)).collect()
     }
