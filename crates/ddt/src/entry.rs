@@ -310,18 +310,18 @@ impl DdtEntry {
     }
 }
 
-/// Decompresses a value.
+/// Decompresses a value, of a host of either byte order.
 fn unpack<const N: usize>(key: &DdtKey, value: &[u8]) -> Result<[u8; N]> {
     let corrupt = || Error::corrupt(format!("entry {:x?} of a dedup table", key.cksum));
     let (version, packed) = value.split_first().ok_or_else(corrupt)?;
-    if version & LITTLE_ENDIAN == 0 {
-        return Err(Error::corrupt("a dedup table of a big-endian host"));
-    }
     let mut plain = [0; N];
     if version & !LITTLE_ENDIAN == CompressType::Zle.raw() {
         compress::decompress(CompressType::Zle, packed, &mut plain)?;
     } else {
         plain.copy_from_slice(packed.get(..N).ok_or_else(corrupt)?);
+    }
+    if version & LITTLE_ENDIAN == 0 {
+        phys::byteswap::swap_words(&mut plain);
     }
     Ok(plain)
 }

@@ -72,7 +72,7 @@ pub(crate) const HEADER_SIZE: usize = 4;
 /// `nvlist_unpack`: decodes either encoding; bytes after the list are ignored.
 ///
 /// # Errors
-/// `Corrupt` if the bytes are not an nvlist, `Unsupported` for native lists of big-endian hosts,
+/// `Corrupt` if the bytes are not an nvlist, `Unsupported` for other byte orders,
 /// unknown encodings and versions.
 #[doc(alias = "nvlist_unpack")]
 pub fn decode(bytes: &[u8]) -> Result<NvList> {

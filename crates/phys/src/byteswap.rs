@@ -260,3 +260,97 @@ pub fn swap_attribute(kind: SaBswap, bytes: &mut [u8]) {
         SaBswap::Acl => swap_acl(bytes),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DnodeView, Phys};
+    use zerocopy::FromZeros;
+
+    /// A dnode of a directory of data sets with two pointers, as this host has it.
+    fn dnode() -> Vec<u8> {
+        let mut bytes = vec![0; 2 * DNODE_MIN_SIZE];
+        let mut core = DnodePhys::new_zeroed();
+        core.type_ = ObjectType::DSL_DIR.raw();
+        core.bonustype = ObjectType::DSL_DIR.raw();
+        (core.indblkshift, core.nlevels, core.nblkptr) = (17, 1, 1);
+        core.datablkszsec.set(1);
+        core.bonuslen.set(256);
+        core.maxblkid.set(7);
+        core.used.set(0x1234);
+        core.write(&mut bytes);
+        for (n, byte) in bytes[64..64 + 128 + 256].iter_mut().enumerate() {
+            *byte = n as u8;
+        }
+        bytes
+    }
+
+    /// The dnode as a big-endian host has it, written down field by field.
+    fn as_big_endian(mut bytes: Vec<u8>) -> Vec<u8> {
+        bytes[8..10].reverse();
+        bytes[10..12].reverse();
+        bytes[16..24].reverse();
+        bytes[24..32].reverse();
+        for word in bytes[64..512].chunks_mut(8) {
+            word.reverse();
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_dnode_is_converted_with_its_pointers_and_bonus() {
+        let native = dnode();
+        let mut big = as_big_endian(native.clone());
+        // What is in a free slot means nothing, and goes.
+        big[DNODE_MIN_SIZE + 40] = 9;
+        swap_block(ObjectType::DNODE, 0, &mut big);
+        assert_eq!(big, native);
+        assert!(DnodeView::new(&big).is_ok());
+    }
+
+    #[test]
+    fn a_leaf_of_a_zap_is_converted_and_its_arrays_stay() {
+        let mut native = vec![0u8; 1024];
+        let mut header = ZapLeafPhys::new_zeroed();
+        header.block_type.set(ZBT_LEAF);
+        header.magic.set(0x02ab_1eaf);
+        header.prefix_len.set(3);
+        header.write(&mut native);
+        native[48..50].copy_from_slice(&2u16.to_le_bytes());
+        let chunks = 48 + 1024 / 16;
+        let mut big = native.clone();
+        swap_fields(&mut big, &LEAF_HEADER);
+        big[48..50].reverse();
+        native[chunks] = ZAP_CHUNK_ARRAY;
+        native[chunks + 1..chunks + 9].copy_from_slice(&0x1122u64.to_be_bytes());
+        native[chunks + 22] = 5;
+        big[chunks..chunks + 24].copy_from_slice(&native[chunks..chunks + 24]);
+        big[chunks + 22..chunks + 24].reverse();
+        let entry = chunks + 24;
+        native[entry] = ZAP_CHUNK_ENTRY;
+        native[entry + 2..entry + 4].copy_from_slice(&7u16.to_le_bytes());
+        native[entry + 16..entry + 24].copy_from_slice(&0xabcdu64.to_le_bytes());
+        big[entry] = ZAP_CHUNK_ENTRY;
+        big[entry + 2..entry + 4].copy_from_slice(&7u16.to_be_bytes());
+        big[entry + 16..entry + 24].copy_from_slice(&0xabcdu64.to_be_bytes());
+        swap_block(ObjectType::N_ZAP_METADATA, 0, &mut big);
+        assert_eq!(big, native);
+    }
+
+    #[test]
+    fn entries_of_an_acl_are_converted_by_their_sizes() {
+        // An owner of 8 bytes, a user of 16, then zeros.
+        let mut native = vec![0u8; 40];
+        native[2..4].copy_from_slice(&0x1000u16.to_le_bytes());
+        native[4..8].copy_from_slice(&0x1f01u32.to_le_bytes());
+        native[12..16].copy_from_slice(&0x77u32.to_le_bytes());
+        native[16..24].copy_from_slice(&1234u64.to_le_bytes());
+        let mut big = vec![0u8; 40];
+        big[2..4].copy_from_slice(&0x1000u16.to_be_bytes());
+        big[4..8].copy_from_slice(&0x1f01u32.to_be_bytes());
+        big[12..16].copy_from_slice(&0x77u32.to_be_bytes());
+        big[16..24].copy_from_slice(&1234u64.to_be_bytes());
+        swap_block(ObjectType::ACL, 0, &mut big);
+        assert_eq!(big, native);
+    }
+}

@@ -3,13 +3,14 @@
 use crate::{
     BlkPtrPhys, BootEnvPhys, BpobjPhys, BptreeEntryPhys, BptreePhys, BrtVdevPhys, DeadlistPhys,
     DnodePhys, DnodeView, DslBookmarkPhys, DslDatasetPhys, DslDirPhys, ErrorScrubPhys,
-    GangHeaderPhys, HistoryPhys, MzapEntPhys, MzapPhys, ObjsetPhys, Phys, ScanPhys, SpaceMapPhys,
-    UberblockPhys, ZapLeafPhys, ZapPhys, ZilChainPhys, ZilHeaderPhys, ZnodePhys, sa, space_map,
-    zil, znode,
+    GangHeaderPhys, HistoryPhys, MzapEntPhys, MzapPhys, ObjectType, ObjsetPhys, Phys, ScanPhys,
+    SpaceMapPhys, UberblockPhys, ZapLeafPhys, ZapPhys, ZilChainPhys, ZilHeaderPhys, ZnodePhys,
+    byteswap, sa, space_map, zil, znode,
 };
 
 /// Reads `bytes` as every structure and iterates over every list of entries.
 pub fn phys_all(bytes: &[u8]) {
+    byteswap_all(bytes);
     same::<BootEnvPhys>(bytes);
     same::<BpobjPhys>(bytes);
     same::<BptreeEntryPhys>(bytes);
@@ -93,4 +94,16 @@ fn blkptr(bp: &BlkPtrPhys) {
         bp.compress(),
         bp.cksum_words(),
     );
+}
+
+/// Converts `bytes` as the block of each type of object, and as attributes.
+fn byteswap_all(bytes: &[u8]) {
+    let mut swapped = bytes.to_vec();
+    for type_ in (0..=u8::MAX).filter_map(|raw| ObjectType::try_from(raw).ok()) {
+        byteswap::swap_block(type_, 0, &mut swapped);
+    }
+    byteswap::swap_block(ObjectType::DNODE, 1, &mut swapped);
+    byteswap::swap_sa_header(&mut swapped);
+    byteswap::swap_attribute(sa::SaBswap::Acl, &mut swapped);
+    assert_eq!(swapped.len(), bytes.len());
 }

@@ -340,7 +340,7 @@ fn status_of(pools: &Pools, pool: &Spa, mounted: &Mounted<'_>) -> Result<PoolSta
         name: pool.name(),
         guid: pool.guid().0,
         txg: pool.config().get_u64("txg").unwrap_or(0),
-        version: 5000,
+        version: pool.version(),
         root,
         spares: spares_of(pool),
         cache: caches_of(pool),

@@ -185,8 +185,7 @@ fn pools_of_a_big_endian_host_are_read_and_written() {
     }
     let text = fs.resolve("text").unwrap();
     fs.write(text, 5000, b"changed here").unwrap();
-    fs.setxattr(text, b"user.b", b"new", SetXattr::Set)
-        .unwrap();
+    fs.setxattr(text, b"user.b", b"new", SetXattr::Set).unwrap();
     fs.unlink(fs.root(), b"random").unwrap();
     spa.sync().unwrap();
     let dsl = spa.parts().dsl();
@@ -226,4 +225,36 @@ fn old_and_edonr_pools_of_a_big_endian_host_are_read() {
     // zdb of a little-endian host fails here: its abd_checksum_edonr_byteswap returns what was in the words before.
     let devices: [Arc<dyn Provider>; 1] = [golden::golden("openzfs-2.3.2-big-endian-edonr")];
     pool::assert_clean(&pool::open(&devices, false).unwrap());
+}
+
+#[test]
+fn dedup_tables_of_a_big_endian_host_are_kept_up() {
+    let devices = [golden::golden("openzfs-2.3.2-big-endian-dedup")];
+    let spa = pool::open(&devices, false).unwrap();
+    pool::assert_clean(&spa);
+    let dsl = spa.parts().dsl();
+    let objset = dsl.dataset("bed2/dedup").unwrap().objset().unwrap();
+    let last = objset.hold(ObjectId(3)).unwrap();
+    let mut word = [0; 8];
+    last.read(8 * 2559, &mut word).unwrap();
+    assert_eq!(u64::from_be_bytes(word), 2559 * 2559);
+    last.read(8 * 2560, &mut word).unwrap();
+    assert_eq!(u64::from_be_bytes(word), 2560 * 2560 + 1);
+    drop((last, objset));
+    dsl.snapshot(&["bed2/dedup@kept"], Vec::new()).unwrap();
+    dsl.clone_dataset("bed2/clone", "bed2/dedup@kept", Vec::new())
+        .unwrap();
+    spa.sync().unwrap();
+    pool::assert_clean(&spa);
+    dsl.destroy("bed2/clone").unwrap();
+    dsl.destroy_snapshots(&["bed2/dedup@kept"], false).unwrap();
+    dsl.destroy("bed2/dedup").unwrap();
+    spa.sync().unwrap();
+    while dsl.is_freeing() {
+        spa.sync().unwrap();
+    }
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&devices, "bed2");
 }

@@ -351,6 +351,10 @@ impl Pipeline {
             false => self.key_of(bp, bookmark)?,
         };
         let (checksum, compress) = check_bp(bp).within(outer)?;
+        if !bp.is_little_endian() {
+            let what = "a big-endian host wrote this intent log, which is not replayed here: import the pool there first";
+            return Err(Error::new(ErrorKind::Unsupported, what).within(outer()));
+        }
         if compress != CompressType::Off {
             return Err(Error::corrupt(format!("compression is {compress}")).within(outer()));
         }

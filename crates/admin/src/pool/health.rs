@@ -214,10 +214,10 @@ impl Reason {
                  \tdata to a pool with a fitting ashift.",
             ),
             Reason::VersionOlder => (
-                "The pool has a version from before feature flags. It can be used, but\n\
-                 \tnewer features cannot.",
-                "Upgrade it with 'zpool upgrade' on an OpenZFS system: that command is not\n\
-                 \tthere yet.",
+                "The pool has a version from before feature flags. It can be read, but\n\
+                 \tnot written.",
+                "Copy what is in it, or upgrade it with 'zpool upgrade' on an OpenZFS\n\
+                 \tsystem: pools of these versions cannot be upgraded here yet.",
             ),
             Reason::FeatDisabled => (
                 "Features that this program has are not enabled on the pool.",

@@ -1,8 +1,8 @@
 //! `zpool upgrade`: which features a pool does not have yet, and enabling them.
 //!
 //! # What it is
-//! All pools that can be opened have feature flags (version 5000), so that nothing is left to do for their
-//! versions.
+//! Pools with feature flags (version 5000) get the features that they lack. Those of versions 1 to 28 can only be read:
+//! they are listed, and not upgraded.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_upgrade`).
@@ -123,14 +123,14 @@ fn show_versions() {
 }
 
 fn list_disabled(session: &Session) -> Outcome {
-    print!("All pools are formatted using feature flags.\n\n");
+    list_legacy(session)?;
     let mut is_first = true;
     for name in session.pools().names()? {
         let pool = session
             .open(&name, Access::Read)
             .map_err(|e| open_error(&name, &e))?;
         let missing = disabled(&pool);
-        if missing.is_empty() {
+        if missing.is_empty() || is_legacy(&pool) {
             continue;
         }
         if std::mem::take(&mut is_first) {
@@ -152,6 +152,50 @@ fn list_disabled(session: &Session) -> Outcome {
         println!();
     }
     Ok(())
+}
+
+fn is_legacy(pool: &OpenPool) -> bool {
+    pool.version() < SPA_VERSION_FEATURES
+}
+
+/// Lists the pools of versions before feature flags.
+#[doc(alias = "upgrade_list_older_cb")]
+fn list_legacy(session: &Session) -> Outcome {
+    let mut is_first = true;
+    for name in session.pools().names()? {
+        let pool = session
+            .open(&name, Access::Read)
+            .map_err(|e| open_error(&name, &e))?;
+        if !is_legacy(&pool) {
+            continue;
+        }
+        if std::mem::take(&mut is_first) {
+            print!(
+                "The following pools are formatted with legacy version numbers and can\nbe upgraded to use \
+                 feature flags.  After being upgraded, these pools\nwill no longer be accessible by software \
+                 that does not support feature\nflags.\n\nNote that setting a pool's 'compatibility' feature \
+                 to 'legacy' will\ninhibit upgrades.\n\nVER  POOL\n---  ------------\n"
+            );
+        }
+        println!("{:2}   {name}", pool.version());
+    }
+    if is_first {
+        print!("All pools are formatted using feature flags.\n\n");
+    } else {
+        println!("\nUse 'zpool upgrade -v' for a list of available legacy versions.");
+    }
+    Ok(())
+}
+
+/// Pools of these versions are not written here.
+fn check_not_legacy(pool: &OpenPool, name: &str) -> Outcome {
+    if !is_legacy(pool) {
+        return Ok(());
+    }
+    let version = pool.version();
+    Err(Fail::Failed(format!(
+        "cannot upgrade '{name}': pools of version {version} can only be read here; upgrade it with OpenZFS"
+    )))
 }
 
 fn upgrade_all(session: &Session, version: u64) -> Outcome {
@@ -191,9 +235,10 @@ fn upgrade_given(session: &Session, given: &[String], version: u64) -> Outcome {
 
 fn upgrade_one(session: &Session, name: &str, version: u64) -> Outcome {
     if version < SPA_VERSION_FEATURES {
-        session
+        let pool = session
             .open(name, Access::Read)
             .map_err(|e| open_error(name, &e))?;
+        check_not_legacy(&pool, name)?;
         print!(
             "Pool '{name}' is already formatted using more current version \
              '{SPA_VERSION_FEATURES}'.\n\n"
@@ -210,6 +255,7 @@ fn enable_all(session: &Session, name: &str) -> Result<bool, Fail> {
     let pool = session
         .open_as_imported(name)
         .map_err(|e| open_error(name, &e))?;
+    check_not_legacy(&pool, name)?;
     let sets = Compatibility::load(&pool.compatibility().unwrap_or_default());
     let sets = sets.map_err(|e| format!("cannot upgrade '{name}': {e}"))?;
     let wanted: Vec<_> = disabled(&pool)

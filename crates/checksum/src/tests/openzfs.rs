@@ -9,6 +9,7 @@
 use crate::{Templates, Words, digest, embedded};
 use base::{ErrorKind, Txg, VdevId};
 use phys::ChecksumType as C;
+use sha2::Digest;
 
 const SALT: &str = "fc0781a68c34924fe6ec63b5bbbfaccfb8acd6c7fc1ac9b507cdbe7326d54d8c";
 
@@ -391,8 +392,27 @@ fn blocks_that_cannot_be_are_checksum_errors() {
     }
     let error = embedded::verify(C::Label, &[0; 4], &[0; 39]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Checksum);
+    // The magic of a big-endian host, and then words that it would not have written.
     let mut foreign = block(LABEL, 8192);
     foreign[8152..8160].reverse();
     let error = embedded::verify(C::Label, &[8192, 0, 0, 0], &foreign).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert_eq!(error.kind(), ErrorKind::Checksum);
+}
+
+#[test]
+fn a_label_of_a_big_endian_host_is_verified() {
+    let mut label = block(LABEL, 8192);
+    label[8152..8160].reverse();
+    label[8160..].fill(0);
+    label[8160..8168].copy_from_slice(&8192u64.to_be_bytes());
+    // A big-endian host stores the hash as it is.
+    let hash: [u8; 32] = sha2::Sha256::digest(&label).into();
+    label[8160..].copy_from_slice(&hash);
+    embedded::verify(C::Label, &[8192, 0, 0, 0], &label).unwrap();
+    assert_eq!(
+        embedded::find_label_offset(&label, [0, 8192].into_iter()),
+        Some(8192)
+    );
+    label[7] ^= 1;
+    assert!(embedded::verify(C::Label, &[8192, 0, 0, 0], &label).is_err());
 }
