@@ -28,7 +28,7 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// `OBJSET_PHYS_SIZE_V1`: without accounting dnodes.
-pub(crate) const OBJSET_PHYS_SIZE_V1: usize = 1024;
+pub const OBJSET_PHYS_SIZE_V1: usize = 1024;
 /// `OBJSET_PHYS_SIZE_V2`: with user and group accounting.
 pub const OBJSET_PHYS_SIZE_V2: usize = 2048;
 /// `OBJSET_PHYS_SIZE_V3`: with project accounting.
