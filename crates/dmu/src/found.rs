@@ -1,19 +1,20 @@
 //! Roots of objsets, and blocks of dnodes, that no pointer leads to: how they are told from other bytes.
 //!
 //! # What it is
-//! [`sketch`] says of the first bytes of a sector whether such a block may begin there, and how long it is then; it takes
-//! a few comparisons, since it is asked of every sector of a pool. [`Sketch::decode`] looks at the whole block. What
-//! passes is still a guess: whoever writes a file can write such bytes into it. It is to be believed only as far as the
-//! blocks verify that it points to.
+//! [`sketch`] says of the first bytes of a sector whether such a block may begin there, and how long it is then; it
+//! takes a few comparisons, since it is asked of every sector of a pool. [`Sketch::objset`] and [`Sketch::dnodes`]
+//! look at the whole block. What passes is still a guess: a file may have such bytes in it. It is to be believed only
+//! as far as the blocks verify that it points to.
 //!
 //! # On disk
-//! Metadata is compressed with LZ4: a length of 4 bytes, big-endian, then a sequence of literals, whose count is in the
-//! upper half of the first byte. A dnode begins with its type, the sizes of its tree, and how many pointers it has: four
-//! bytes that do not repeat, so they are among the first literals. A block of dnodes may also begin with a free slot, 512
-//! zeros: a literal or some, then a match at distance 1 that is longer than its four bits and one more byte can say.
+//! Metadata is compressed with LZ4: a length of 4 bytes, big-endian, then a sequence of literals, whose count is in
+//! the upper half of the first byte. A dnode begins with its type, the sizes of its tree, and how many pointers it
+//! has: four bytes that do not repeat, so they are among the first literals. A block of dnodes may also begin with a
+//! free slot, 512 zeros: a literal or some, then a match at distance 1 that is longer than its four bits and one more
+//! byte can say.
 //!
-//! What does not become smaller by a whole sector is stored as it is: mostly so the root of an objset where sectors have
-//! 4 KiB. One of the shorter forms has zeros behind it there, which is what its longer form would have.
+//! What does not become smaller by a whole sector is stored as it is: mostly so the root of an objset where sectors
+//! have 4 KiB. One of the shorter forms has zeros behind it there, which is what its longer form would have.
 //!
 //! # What is not found
 //! Blocks that are compressed with LZJB, which pools from before LZ4 have.

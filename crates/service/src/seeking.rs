@@ -164,8 +164,8 @@ impl Past {
 }
 
 impl Past {
-    /// The files that were found by their dnodes alone, but for these. `see` is called for each place that is looked at,
-    /// with their number.
+    /// The files that were found by their dnodes alone, but for these. `see` is called for each place that is looked
+    /// at, with their number.
     #[must_use]
     pub fn orphans(
         &self,

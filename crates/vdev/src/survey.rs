@@ -57,9 +57,9 @@ impl Ground {
         align_down(bytes, 1 << self.top.ashift())
     }
 
-    /// Reads the device, but for its first `from` bytes, and calls `see` after each piece with how many bytes were read
-    /// so far, and what was sighted in the piece; it ends the survey by a `Break`. `look` gets the bytes from a sector on, one sector at least, and says
-    /// what may begin there. What cannot be read is passed over.
+    /// Reads the device, but for its first `from` bytes, and calls `see` after each piece with how many bytes were
+    /// read so far, and what was sighted in the piece; it ends the survey by a `Break`. `look` gets the bytes from a
+    /// sector on, one sector at least, and says what may begin there. What cannot be read is passed over.
     pub fn survey<S: Copy>(
         &self,
         from: u64,

@@ -21,8 +21,8 @@ pub struct FoundBlock<'a> {
 }
 
 impl FoundBlock<'_> {
-    /// A pointer to it at these offsets of top-level vdevs, three at most. Its checksum is that of the bytes as they were
-    /// found, so it tells a copy from bytes that are not one, but not whether the block is what it seems to be.
+    /// A pointer to it at these offsets of top-level vdevs, three at most. Its checksum is that of the bytes as they
+    /// were found, so it tells a copy from bytes that are not one, but not whether the block is what it seems to be.
     #[must_use]
     pub fn pointer(&self, vdevs: &dyn VdevOps, copies: &[(VdevId, u64)]) -> BlkPtrPhys {
         let psize = self.stored.len() as u64;

@@ -1,11 +1,10 @@
 //! `ashift rescue`: copies what is left of a pool that cannot be imported.
 //!
 //! # What it is
-//! The newest state that opens is read, even if whole top-level vdevs are missing; `--scan` searches the disks for states
-//! that no label names ([`seek`]). Every file system is copied as `cp
-//! -a` would, but for what is lost: [`super::salvage`]; a volume becomes an image file. Keys of what is encrypted are
-//! asked for. Files whose directories are lost are found in the list of
-//! objects of their file system, and get names below `lost+found`.
+//! The newest state that opens is read, even if whole top-level vdevs are missing; `--scan` searches the disks for
+//! states that no label names ([`seek`]). Every file system is copied as `cp -a` would, but for what is lost:
+//! [`super::salvage`]; a volume becomes an image file. Keys of what is encrypted are asked for. Files whose
+//! directories are lost are found in the list of objects of their file system, and get names below `lost+found`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -3,8 +3,8 @@
 //! # What it is
 //! The roots of the MOS that are found become states of the pool like those that labels name. If none opens, or data
 //! sets are lost in the one that does, file systems and volumes are copied by their own roots. Their names are in the
-//! MOS alone: they are called after the txg that they were written in. Files that none of them has, and whose dnodes are
-//! found, have not even numbers: they are called after where their dnodes are. They may have been deleted before.
+//! MOS alone: they are called after the txg that they were written in. Files that none of them has, and whose dnodes
+//! are found, have not even numbers: they are called after where their dnodes are. They may have been deleted before.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -172,7 +172,13 @@ fn save_orphans(
         }
         let place = folder.join(&name);
         let left = match past.open_orphan(file) {
-            Ok(data) => volume::save_data((data, file.size), &place, &shown, salvage, run)?,
+            Ok(data) => {
+                let saved = volume::save_data((data, file.size), &place, &shown, salvage, run);
+                let Some(left) = run.note(&shown, saved) else {
+                    continue;
+                };
+                left
+            }
             Err(error) => Left::Gone(error.to_string()),
         };
         // Most of these were deleted, and their blocks overwritten: a name that says nothing is not worth a line.

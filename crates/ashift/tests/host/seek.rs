@@ -338,3 +338,44 @@ fn files_are_found_although_every_root_of_their_file_system_is_lost() {
         assert!(error.contains("0 states found"), "{error}");
     }
 }
+
+/// Pools as OpenZFS left them, in all of whose labels the uberblocks are overwritten: the same is saved as before.
+#[test]
+fn pools_of_openzfs_are_found_as_they_were() {
+    let images = [
+        ("default", "tank", 1),
+        ("features", "tank", 1),
+        ("clones", "tank", 1),
+        ("removed-twice", "tank", 1),
+        ("checkpoint", "tank", 1),
+        ("fast-dedup", "tank", 1),
+        ("encrypted", "tank", 1),
+        ("raidz2-expanded-twice", "e2", 6),
+        ("draid1-2d-5c-1s", "d3", 5),
+    ];
+    for (name, pool, count) in images {
+        let bench = Bench::new(&[]);
+        fs::create_dir(bench.path("disks")).unwrap();
+        let bytes = torture::golden::bytes(&format!("openzfs-2.3.2-{name}"));
+        let disks = bytes.chunks(bytes.len() / count).enumerate();
+        for (n, disk) in disks.clone() {
+            fs::write(bench.path(&format!("disks/{n}")), disk).unwrap();
+        }
+        let command = format!("-s -d {{dir}}/disks {pool} {{dir}}");
+        let (before, ..) = bench.run(&format!("rescue {command}/before"));
+        for (n, _) in disks {
+            for label in 0..4 {
+                let name = format!("disks/{n}");
+                let at = bench.label_offset(&name, label);
+                bench.scribble(&name, at + UBERBLOCK_RING_OFFSET..at + LABEL_SIZE);
+            }
+        }
+        let (after, out, error) = bench.run(&format!("rescue --scan {command}/after"));
+        assert_eq!(after, before, "{name}: {out}{error}");
+        let journal = |folder: &str| fs::read_to_string(bench.path(folder).join("rescue.tsv"));
+        let [before, after] = ["before", "after"].map(|folder| journal(folder).unwrap());
+        assert!(before.contains("whole\t"), "{name}: {before}");
+        assert_eq!(after, before, "{name}");
+        assert!(error.contains(", found on its disks"), "{name}: {error}");
+    }
+}

@@ -16,6 +16,7 @@ use dmu::{Dnode, FoundDnodes, Likeness, ObjectWalk, Objset};
 use phys::dnode::DNODES_PER_BLOCK;
 use phys::sa::SaView;
 use phys::{BlkPtrPhys, DnodeView, ObjectType, Phys, SaFilePhys};
+use zerocopy::little_endian::U64;
 use zio::{Bookmark, FoundBlock};
 
 use super::{Places, Seek, Sighted, UNNAMED, add_place};
@@ -69,7 +70,7 @@ fn identity_of(slot: usize, file: &SaFilePhys) -> FileIdentity {
     FileIdentity {
         slot,
         generation: file.generation.get(),
-        crtime: file.crtime.map(|word| word.get()),
+        crtime: file.crtime.map(U64::get),
     }
 }
 
@@ -119,7 +120,7 @@ impl Seek {
                     slot,
                     size: file.size.get(),
                     is_sure: false,
-                    rank: (file.ctime.map(|word| word.get()), birth),
+                    rank: (file.ctime.map(U64::get), birth),
                 };
                 let newest = files.entry(identity).or_insert((found.clone(), sum));
                 if newest.0.rank < found.rank {

@@ -12,10 +12,10 @@
 //! 2. Nothing is written.
 //!
 //! # What is not known
-//! In one txg the MOS is written several times, and the roots of all but the last may still be there. They come after it
-//! where space is given out from front to back; where it is not, one that lacks what the last pass changed (free space,
-//! mostly) may come first. When it was written: an uberblock has the time. How far the expansion of a RAID-Z got that was
-//! under way.
+//! In one txg the MOS is written several times, and the roots of all but the last may still be there. They come after
+//! it where space is given out from front to back; where it is not, one that lacks what the last pass changed (free
+//! space, mostly) may come first. When it was written: an uberblock has the time. How far the expansion of a RAID-Z
+//! got that was under way.
 //!
 //! # Source
 //! OpenZFS `module/zfs/dmu_objset.c` (`dmu_objset_open_impl`), `module/zfs/spa.c` (`spa_sync_iterate_to_convergence`).
