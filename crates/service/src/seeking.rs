@@ -293,6 +293,9 @@ fn survey_one(ground: &Ground, shared: &Shared) {
         state.bytes += from;
         from
     };
+    if from >= ground.bytes() {
+        return;
+    }
     let (mut before, mut noted) = (from, from);
     ground.survey(from, &dmu::sketch, &mut |bytes, sighted| {
         let mut state = shared.state.lock();

@@ -296,8 +296,8 @@ fn file_systems_are_found_although_the_mos_is_lost_in_every_state() {
             let scan = fs::read(bench.path("out/rescue.scan")).unwrap();
             let (_, again, _) = bench.run("rescue --scan -d {dir} tank {dir}/out");
             assert_eq!(again.lines().last(), out.lines().last(), "{layout:?}");
-            assert_eq!(fs::read(bench.path("out/rescue.tsv")).unwrap(), journal);
-            assert_eq!(fs::read(bench.path("out/rescue.scan")).unwrap(), scan);
+            assert!(fs::read(bench.path("out/rescue.tsv")).unwrap() == journal);
+            assert!(fs::read(bench.path("out/rescue.scan")).unwrap() == scan);
         }
     }
 }
