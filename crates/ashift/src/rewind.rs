@@ -64,7 +64,10 @@ fn run(parsed: &Parsed) -> Outcome {
     let count = count.map_or(usize::MAX, |count| count.try_into().unwrap_or(usize::MAX));
     let states: Vec<PastState> = states.take(count).cloned().collect();
     if states.is_empty() {
-        let text = "no label has an uberblock of this txg".to_owned();
+        let text = match past.states().is_empty() {
+            true => format!("{wanted}: no uberblock is left on any label"),
+            false => "no label has an uberblock of this txg".to_owned(),
+        };
         return Err(Fail::Failed(text));
     }
     let depth = match parsed.has('f') {

@@ -148,6 +148,29 @@ impl Objset {
         ))
     }
 
+    /// The dnodes in one block, which was found without what leads to it. They are taken for those of the second block:
+    /// in the first, number 0 would be the meta-dnode.
+    #[must_use]
+    pub fn adrift(
+        store: Arc<dyn BlockStore>,
+        id: ObjsetId,
+        block: &BlkPtrPhys,
+        accounting: Arc<dyn BlockAccounting>,
+    ) -> Arc<Objset> {
+        let new = NewObject::new(ObjectType::DNODE).blksz(DNODE_BLOCK_SIZE as u64);
+        let mut meta = Image::new_object(&new);
+        meta.exists = true;
+        meta.blkptrs[1] = *block;
+        meta.core.maxblkid.set(1);
+        let context = Context::new(id, store, ObjsetProps::default(), accounting);
+        let header = Header {
+            phys: Box::default(),
+            size: OBJSET_PHYS_SIZE_V3,
+            root: BlkPtrPhys::default(),
+        };
+        Self::assemble(context, ObjsetType::Zfs, meta, header)
+    }
+
     fn assemble(
         context: Arc<Context>,
         type_: ObjsetType,

@@ -68,7 +68,7 @@ pub use label::{BootEnvPhys, EckPhys};
 pub use layout::Phys;
 pub use objset::ObjsetPhys;
 pub use prop::PropValue;
-pub use sa::SaHdrPhys;
+pub use sa::{SaFilePhys, SaHdrPhys};
 pub use scan::{BookmarkErrPhys, BookmarkPhys, ErrorScrubPhys, HistoryPhys, ScanPhys};
 pub use space_map::SpaceMapPhys;
 pub use uberblock::UberblockPhys;

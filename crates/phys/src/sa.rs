@@ -25,7 +25,7 @@ use crate::layout::phys_struct;
 use base::{Error, Result};
 use std::mem::size_of;
 use zerocopy::FromBytes;
-use zerocopy::little_endian::{U16, U32};
+use zerocopy::little_endian::{U16, U32, U64};
 
 /// `SA_MAGIC`.
 pub const SA_MAGIC: u32 = 0x002f_505a;
@@ -52,6 +52,33 @@ phys_struct! {
         4 layout_info: U16,
         /// sa_lengths: the first variable length
         6 first_length: U16,
+    }
+
+    /// What every layout of a file begins with, however its attributes are registered (`SA_MODE_OFFSET` to
+    /// `SA_FLAGS_OFFSET`), and the times, which follow in the layouts that are made today.
+    pub struct SaFilePhys: 120 {
+        /// ZPL_MODE: type and permissions
+        0 mode: U64,
+        /// ZPL_SIZE: bytes
+        8 size: U64,
+        /// ZPL_GEN: the txg in which it was made
+        16 generation: U64,
+        /// ZPL_UID
+        24 uid: U64,
+        /// ZPL_GID
+        32 gid: U64,
+        /// ZPL_PARENT: the directory
+        40 parent: U64,
+        /// ZPL_FLAGS
+        48 flags: U64,
+        /// ZPL_ATIME: seconds, nanoseconds
+        56 atime: [U64; 2],
+        /// ZPL_MTIME
+        72 mtime: [U64; 2],
+        /// ZPL_CTIME
+        88 ctime: [U64; 2],
+        /// ZPL_CRTIME
+        104 crtime: [U64; 2],
     }
 }
 

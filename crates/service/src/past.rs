@@ -23,6 +23,7 @@ use check::{Checksums, Finding, Options, ProgressFn, Severity};
 use dmu::Objset;
 use geom::Provider;
 use machine::Holder;
+use phys::UberblockPhys;
 use serde_json::{Value, json};
 use spa::{ImportOptions, Spa};
 use vdev::import::FoundPool;
@@ -48,6 +49,32 @@ pub struct PastState {
     pub copies: usize,
     /// What tells it from another state with the same number.
     root: u64,
+    /// Its uberblock, if no label has it.
+    pub(crate) uberblock: Option<UberblockPhys>,
+}
+
+impl PastState {
+    /// A state that no label names, found by the root of its MOS.
+    pub(crate) fn found(uberblock: UberblockPhys) -> PastState {
+        PastState {
+            txg: uberblock.txg(),
+            at_secs: 0,
+            copies: 0,
+            root: uberblock.rootbp.cksum_words()[0],
+            uberblock: Some(uberblock),
+        }
+    }
+
+    /// Whether no label names it.
+    #[must_use]
+    pub fn is_found(&self) -> bool {
+        self.uberblock.is_some()
+    }
+
+    /// Whether they are the same.
+    pub(crate) fn is_same(&self, other: &PastState) -> bool {
+        (self.txg, self.root) == (other.txg, other.root)
+    }
 }
 
 /// How much of a state is read.
@@ -139,7 +166,9 @@ impl Condition {
 /// The states of a pool that nobody has open, and will not as long as this is there.
 pub struct Past {
     options: Box<dyn Fn() -> Result<ImportOptions>>,
-    states: Vec<PastState>,
+    pub(crate) states: Vec<PastState>,
+    /// What was found on its devices, if they were searched.
+    pub(crate) found: Option<crate::seeking::Found>,
     /// What was found before an interruption, by what [`key`] says.
     known: BTreeMap<String, Condition>,
     notes: PathBuf,
@@ -151,7 +180,7 @@ impl Session {
     /// are read although these disks may be in use.
     ///
     /// # Errors
-    /// `Busy` if it, or a device of it, is in use; `Corrupt` without a valid uberblock.
+    /// `Busy` if it, or a device of it, is in use.
     pub fn past(&self, found: FoundPool, strays: &[Arc<dyn Provider>]) -> Result<Past> {
         let lock = self.lock_new(&found.name).map_err(in_words)?;
         let (name, host) = (found.name.clone(), self.pools.host()?);
@@ -213,9 +242,6 @@ impl Session {
     ) -> Result<Past> {
         let found = options()?.found;
         let states = states_of(&found);
-        if states.is_empty() {
-            return Err(Error::corrupt("the pool has no valid uberblock"));
-        }
         let notes = self
             .pools
             .state()
@@ -224,6 +250,7 @@ impl Session {
         Ok(Past {
             options,
             states,
+            found: None,
             known: read_notes(&notes),
             notes,
             _lock: lock,
@@ -243,7 +270,12 @@ fn in_words(reason: Reason) -> Error {
 }
 
 impl Past {
-    /// The states, newest first.
+    /// What is opened, and how.
+    pub(crate) fn options(&self) -> Result<ImportOptions> {
+        (self.options)()
+    }
+
+    /// The states, newest first; there may be none.
     #[must_use]
     pub fn states(&self) -> &[PastState] {
         &self.states
@@ -294,10 +326,12 @@ impl Past {
     /// # Errors
     /// Errors of opening it.
     pub fn open(&self, state: &PastState) -> Result<Remains> {
+        let mut options = self.options()?;
+        options.found.root = state.uberblock;
         let spa = Spa::open(ImportOptions {
             max_txg: Some(state.txg),
             tolerates_missing: true,
-            ..(self.options)()?
+            ..options
         })?;
         let remains = Remains(spa);
         remains.0.parts().dsl().dataset(&remains.0.name())?;
@@ -312,7 +346,7 @@ impl Past {
     ) -> Result<Condition> {
         let spa = Spa::open(ImportOptions {
             max_txg: Some(state.txg),
-            ..(self.options)()?
+            ..self.options()?
         })?;
         let report = check::verify(
             &check::Pool::of(&spa),
@@ -451,6 +485,7 @@ pub(crate) fn states_of(found: &FoundPool) -> Vec<PastState> {
             at_secs,
             copies: 0,
             root: 0,
+            uberblock: None,
         });
         state.copies += 1;
         if at_secs >= state.at_secs {

@@ -39,6 +39,7 @@ mod reflow;
 mod reguid;
 mod removal;
 mod scanning;
+mod seek;
 mod sharing;
 mod spa;
 mod space_maps;
@@ -68,6 +69,7 @@ pub use removal::{
     RemovalProgress, RemovalSettings, condensed_obsolete_map, read_mapping, read_obsolete_counts,
 };
 pub use scanning::ScanSettings;
+pub use seek::{FileIdentity, FoundFile, FoundObjset, Seek, Sighted};
 pub use sharing::Deduped;
 pub use spa::{Settings, Spa};
 pub use space_maps::SpaceMaps;

@@ -426,6 +426,9 @@ fn check_owner(options: &ImportOptions) -> Result<()> {
 }
 
 pub(crate) fn best_uberblock(found: &FoundPool, max_txg: Txg) -> Result<UberblockPhys> {
+    if let Some(root) = found.root {
+        return Ok(root);
+    }
     let all = found
         .devices
         .iter()

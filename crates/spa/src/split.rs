@@ -173,6 +173,7 @@ impl Spa {
             hostname: host.name.clone(),
             config,
             uberblock: Some(taken.uberblock),
+            root: None,
             devices: devices?,
             aux: Vec::new(),
             elsewhere: BTreeSet::new(),

@@ -62,6 +62,8 @@ pub struct FoundPool {
     pub config: NvList,
     /// The best uberblock of all devices.
     pub uberblock: Option<UberblockPhys>,
+    /// The uberblock to open it by, if none of the labels' is to be.
+    pub root: Option<UberblockPhys>,
     /// The devices, in the order in which they were given.
     pub devices: Vec<FoundDevice>,
     /// Devices that may be hot spares or cache devices of it, by guid: only the config in the MOS says which are.
@@ -232,6 +234,7 @@ fn describe(devices: &[FoundDevice]) -> Option<FoundPool> {
         hostname: text("hostname"),
         config: pool_config(guid, newest, &tops),
         uberblock,
+        root: None,
         devices: Vec::new(),
         aux: Vec::new(),
         elsewhere: BTreeSet::new(),
@@ -394,6 +397,7 @@ impl FoundPool {
         match describe(&pool.devices) {
             Some(whole) => FoundPool {
                 devices: pool.devices,
+                root: pool.root,
                 aux: pool.aux,
                 elsewhere: pool.elsewhere,
                 ..whole

@@ -42,6 +42,7 @@ mod split;
 mod state;
 mod stats;
 pub mod stray;
+pub mod survey;
 mod sweep;
 mod sync;
 mod tree;

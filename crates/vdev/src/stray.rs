@@ -84,7 +84,7 @@ pub fn find_strays(disk: &dyn Provider, see: &mut dyn FnMut(u64)) -> Vec<Stray> 
 }
 
 /// Reads what can be read; the rest is zeros.
-fn read(disk: &dyn Provider, at: u64, buf: &mut [u8]) {
+pub(crate) fn read(disk: &dyn Provider, at: u64, buf: &mut [u8]) {
     if disk.read(at, buf).is_ok() {
         return;
     }

@@ -12,6 +12,7 @@ mod queue;
 mod raidz;
 mod shape;
 mod striped;
+mod survey;
 mod zdb;
 
 use std::sync::Arc;

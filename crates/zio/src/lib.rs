@@ -22,6 +22,7 @@ mod embedded;
 mod encode;
 mod error_log;
 mod flights;
+mod found;
 mod gang;
 mod io;
 mod issue;
@@ -43,6 +44,7 @@ pub use block::{
 pub use dedup::{DedupTables, Known};
 pub use eck::seal_log;
 pub use embedded::read_embedded;
+pub use found::FoundBlock;
 pub use io::{Io, Priority, Purpose};
 pub use issue::{Issuer, UnderWay, Write};
 pub use keys::Keys;

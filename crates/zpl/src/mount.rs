@@ -67,7 +67,8 @@ fn owners_of(objset: &Objset) -> FileOwners {
 pub struct Mount {
     fs: Arc<Filesystem>,
     zil: Option<Arc<Zilog>>,
-    hold: LongHold,
+    /// `None` of an objset that no dataset leads to.
+    hold: Option<LongHold>,
 }
 
 impl Drop for Mount {
@@ -102,9 +103,26 @@ impl Mount {
     }
 
     /// The dataset.
+    ///
+    /// # Panics
+    /// If it is [adrift](Mount::adrift).
     #[must_use]
     pub fn dataset(&self) -> &Arc<DslDataset> {
-        self.hold.dataset()
+        let hold = self.hold.as_ref().expect("an objset without a dataset");
+        hold.dataset()
+    }
+
+    /// Opens a file system that no dataset leads to, to be read.
+    ///
+    /// # Errors
+    /// As [`mount`], but for those of datasets.
+    pub fn adrift(objset: Arc<Objset>) -> Result<Mount> {
+        if objset.type_() != ObjsetType::Zfs {
+            return Err(Error::invalid("not a file system"));
+        }
+        let fs = Filesystem::open(objset, OpenOptions::default())?;
+        let (zil, hold) = (None, None);
+        Ok(Mount { fs, zil, hold })
     }
 }
 
@@ -186,6 +204,7 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
             .within(|| format!("{name}: intent log"))?;
     }
     fs.set_settings(now);
+    let hold = Some(hold);
     Ok(Mount { fs, zil, hold })
 }
 

@@ -25,6 +25,7 @@ mod pool_tree;
 mod remove;
 mod rescue;
 mod salvage;
+mod seek;
 mod show;
 mod stat;
 mod tree;

@@ -1,10 +1,10 @@
 //! `ashift rescue`: copies what is left of a pool that cannot be imported.
 //!
 //! # What it is
-//! The newest state that opens is read, even if whole top-level vdevs are missing. Every file system is copied as `cp
-//! -a` would, but for what is lost: [`super::salvage`]; a volume becomes an image file. Keys of what is encrypted are
-//! asked for. Files whose directories are lost are found in the list of
-//! objects of their file system, and get names below `lost+found`.
+//! The newest state that opens is read, even if whole top-level vdevs are missing; `--scan` searches the disks for
+//! states that no label names ([`seek`]). Every file system is copied as `cp -a` would, but for what is lost:
+//! [`super::salvage`]; a volume becomes an image file. Keys of what is encrypted are asked for. Files whose
+//! directories are lost are found in the list of objects of their file system, and get names below `lost+found`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use admin::getopt::{Flag, Parsed};
 use admin::number::date_time;
 use base::{Context, Error, ObjectId, Result, Txg};
+use dmu::Objset;
 use phys::ObjsetType;
 use service::{Access, Past, PastState, Pools, Remains};
 use zpl::FileType;
@@ -24,6 +25,7 @@ use super::deleted::{self, Target};
 use super::host_tree::HostTree;
 use super::pool_tree::PoolTree;
 use super::salvage::{Left, Salvage};
+use super::seek;
 use super::tree::{Handle, Tree};
 use super::volume;
 use crate::caller;
@@ -41,7 +43,7 @@ pub(super) const FOUND: &str = "lost+found";
 const DNODES_PER_BLOCK: u64 = 32;
 
 const USAGE: &str = "\
-usage: ashift rescue [-d FOLDER|DEVICE]… [-T TXG] [-k DATASET=FILE]… [-DSsv] POOL|GUID FOLDER
+usage: ashift rescue [-d FOLDER|DEVICE]… [-T TXG] [-k DATASET=FILE]… [-DSsv] [--scan] POOL|GUID FOLDER
 ";
 
 const MORE: &str = "
@@ -65,6 +67,10 @@ devices, belongs into another folder. `ashift rewind` shows the states of a pool
   -k DATASET=FILE, --key DATASET=FILE
             the key of this encryption root is in FILE
   -S        read the devices from beginning to end for labels, where a partition table is lost or another one
+  --scan    read the devices from beginning to end for the roots of states, where no label has an uberblock left, or
+            all that they have are damaged; how far that got is in FOLDER/rescue.scan, and the next run goes on there.
+            File systems and volumes whose names are lost with the state are called unknown-TXG-N; files whose file
+            system is lost, or that were deleted, are in unknown-files
   -s        the snapshots, too, each beside its file system
   -v        say each file
 ";
@@ -76,7 +82,11 @@ pub(crate) const RESCUE: Command<Entry> = Command::parsed(
     ("Dd:k:SsT:v", 2),
     rescue,
 )
-.long(&[("key", Flag::Short('k')), ("deleted", Flag::Short('D'))])
+.long(&[
+    ("key", Flag::Short('k')),
+    ("deleted", Flag::Short('D')),
+    ("scan", Flag::Long("scan")),
+])
 .more(MORE);
 
 fn rescue(parsed: &Parsed) -> Outcome {
@@ -88,47 +98,105 @@ fn rescue(parsed: &Parsed) -> Outcome {
     let key_files = key_files(parsed)?;
     let session = session(Access::Read, "");
     let places: Vec<&str> = parsed.values('d').collect();
-    let seek = parsed.has('S').then_some("rescue");
-    let past = rewind::find(&session, wanted, &places, seek)?;
+    let program = parsed.has('S').then_some("rescue");
+    let mut past = rewind::find(&session, wanted, &places, program)?;
     let mut run = Run::new("rescue");
     run.verbose = parsed.has('v');
-    let (state, remains) = open(&past, txg.map(Txg), wanted)?;
-    let when = date_time(state.at_secs, zone::local());
-    eprintln!("ashift rescue: {wanted}: txg {}, of {when}", state.txg);
-    for vdev in remains.missing() {
-        eprintln!("ashift rescue: {wanted}: {vdev} cannot be read");
-    }
     let folder = Path::new(folder);
-    let made = std::fs::create_dir_all(folder).map_err(Error::from);
-    made.within(|| folder.display().to_string())?;
+    let scans = parsed.has_long("scan");
+    if scans {
+        make(folder)?;
+        seek::search(&mut past, folder)?;
+    }
+    let opened = match open(&past, txg.map(Txg)) {
+        Ok(opened) => Some(opened),
+        Err(why) if scans => {
+            eprintln!("ashift rescue: {wanted}: {why}");
+            None
+        }
+        Err(why) => {
+            let advice = seek::advice(&past);
+            return Err(Fail::Failed(format!("{wanted}: {why}; {advice}")));
+        }
+    };
+    make(folder)?;
     let mut salvage = Salvage::begin(&folder.join(JOURNAL))?;
     copy::allow_deep_trees();
+    let mut known = Some(seek::Known::default());
+    let has_state = opened.is_some();
+    if let Some((state, remains)) = opened {
+        say_state(wanted, &state, &remains);
+        known = if scans { seek::known(&remains) } else { None };
+        let mut locks = Locks {
+            pools: session.pools(),
+            key_files,
+            refused: BTreeMap::new(),
+        };
+        let is_asked = parsed.has('s');
+        save_state(
+            &remains,
+            &mut locks,
+            (folder, is_asked),
+            &mut salvage,
+            &mut run,
+        )?;
+        if parsed.has('D') {
+            let target = Target {
+                folder,
+                options: &options(run.verbose),
+            };
+            let both = (&mut salvage, &mut run);
+            deleted::save(&past, (&state, remains), &locks, &target, both)?;
+        }
+    }
+    if let Some(known) = known {
+        let found = seek::save_adrift(&past, known, folder, &mut salvage, &mut run)?;
+        if found == 0 && !has_state {
+            let text =
+                format!("{wanted}: neither a state, nor a file system, nor a file was found");
+            return Err(Fail::Failed(text));
+        }
+    }
+    sum_up(&mut run, &salvage)
+}
+
+fn make(folder: &Path) -> Result<()> {
+    let made = std::fs::create_dir_all(folder).map_err(Error::from);
+    made.within(|| folder.display().to_string())
+}
+
+fn say_state(pool: &str, state: &PastState, remains: &Remains) {
+    let when = match state.is_found() {
+        true => "found on its disks".to_owned(),
+        false => format!("of {}", date_time(state.at_secs, zone::local())),
+    };
+    eprintln!("ashift rescue: {pool}: txg {}, {when}", state.txg);
+    for vdev in remains.missing() {
+        eprintln!("ashift rescue: {pool}: {vdev} cannot be read");
+    }
+}
+
+/// Copies all file systems and volumes of a state, with their snapshots if they are asked for.
+fn save_state(
+    remains: &Remains,
+    locks: &mut Locks<'_>,
+    (folder, is_asked): (&Path, bool),
+    salvage: &mut Salvage,
+    run: &mut Run,
+) -> Result<()> {
     let (names, lost) = remains.datasets();
     for (name, error) in lost {
         let text = format!("what is below cannot be listed: {error}");
         salvage.note(&name, &Left::Names(text))?;
     }
-    let mut locks = Locks {
-        pools: session.pools(),
-        key_files,
-        refused: BTreeMap::new(),
-    };
-    for name in with_snapshots(&remains, names, parsed.has('s'), &mut salvage)? {
-        let saved = match locks.open(&remains, &name) {
-            Ok(()) => save(&remains, &name, folder, &mut salvage, &mut run),
-            Err(why) => note(&mut salvage, &mut run, &name, &Left::Gone(why)),
+    for name in with_snapshots(remains, names, is_asked, salvage)? {
+        let saved = match locks.open(remains, &name) {
+            Ok(()) => save(remains, &name, folder, salvage, run),
+            Err(why) => note(salvage, run, &name, &Left::Gone(why)),
         };
         run.note(&name, saved);
     }
-    if parsed.has('D') {
-        let target = Target {
-            folder,
-            options: &options(run.verbose),
-        };
-        let both = (&mut salvage, &mut run);
-        deleted::save(&past, (&state, remains), &locks, &target, both)?;
-    }
-    sum_up(&mut run, &salvage)
+    Ok(())
 }
 
 /// The files of `--key`, by encryption root.
@@ -185,8 +253,8 @@ impl Locks<'_> {
     }
 }
 
-/// The newest state that opens.
-fn open(past: &Past, txg: Option<Txg>, pool: &str) -> Result<(PastState, Remains), Fail> {
+/// The newest state that opens, or why none does.
+fn open(past: &Past, txg: Option<Txg>) -> Result<(PastState, Remains), String> {
     let mut first = None;
     let is_wanted = |state: &&PastState| txg.is_none_or(|txg| state.txg == txg);
     for state in past.states().iter().filter(is_wanted) {
@@ -197,11 +265,11 @@ fn open(past: &Past, txg: Option<Txg>, pool: &str) -> Result<(PastState, Remains
             }
         }
     }
-    let why = first.map_or(
-        "no label has an uberblock of this txg".to_owned(),
-        |error| format!("no state of it opens: {error}"),
-    );
-    Err(Fail::Failed(format!("{pool}: {why}")))
+    Err(match first {
+        Some(error) => format!("no state of it opens: {error}"),
+        None if txg.is_some() => "no label has an uberblock of this txg".to_owned(),
+        None => "no uberblock is left on any label".to_owned(),
+    })
 }
 
 /// The file systems, each with its snapshots if they are asked for.
@@ -235,31 +303,57 @@ fn save(
     salvage: &mut Salvage,
     run: &mut Run,
 ) -> Result<()> {
-    let place = folder.join(name);
     let objset = match remains.objset(name) {
         Ok(objset) => objset,
         Err(error) => return note(salvage, run, name, &Left::Gone(error.to_string())),
     };
     if objset.type_() == ObjsetType::Zvol {
-        if salvage.is_done(name) {
-            return Ok(());
-        }
-        let left = volume::save(&objset, &place, name, salvage, run)?;
-        return note(salvage, run, name, &left);
+        return save_volume(&objset, name, folder, salvage, run);
     }
-    let mount = match remains.mount(name) {
-        Ok(mount) => Arc::new(mount),
-        Err(error) => return note(salvage, run, name, &Left::Gone(error.to_string())),
-    };
+    match remains.mount(name) {
+        Ok(mount) => save_files(&Arc::new(mount), name, folder, salvage, run),
+        Err(error) => note(salvage, run, name, &Left::Gone(error.to_string())),
+    }
+}
+
+/// Copies a volume.
+///
+/// # Errors
+/// Those of writing.
+pub(super) fn save_volume(
+    objset: &Arc<Objset>,
+    name: &str,
+    folder: &Path,
+    salvage: &mut Salvage,
+    run: &mut Run,
+) -> Result<()> {
+    if salvage.is_done(name) {
+        return Ok(());
+    }
+    let left = volume::save(objset, &folder.join(name), name, salvage, run)?;
+    note(salvage, run, name, &left)
+}
+
+/// Copies the files of a file system.
+///
+/// # Errors
+/// Those of writing.
+pub(super) fn save_files(
+    mount: &Arc<Mount>,
+    name: &str,
+    folder: &Path,
+    salvage: &mut Salvage,
+    run: &mut Run,
+) -> Result<()> {
+    let place = folder.join(name);
     salvage.opened(name)?;
     let shown = place.display().to_string();
-    let made = std::fs::create_dir_all(&place).map_err(Error::from);
-    made.within(|| shown.clone())?;
+    make(&place)?;
     let target = HostTree;
     let directory = target.resolve(&shown)?;
     let directory = target.enter(&directory)?;
     let options = options(run.verbose);
-    let source = PoolTree(Arc::clone(&mount));
+    let source = PoolTree(Arc::clone(mount));
     salvage.reached.clear();
     run.show_progress(true);
     let mut copy = Copy::new(
@@ -271,7 +365,7 @@ fn save(
     );
     copy.salvage = Some(salvage);
     copy.operand("/", &format!("{name}:/"), b"");
-    save_orphans(&mut copy, &mount, &place, name)
+    save_orphans(&mut copy, mount, &place, name)
 }
 
 /// Copies what no name leads to into a folder of its own. Some of that may be directories whose names are lost, too:
@@ -287,8 +381,7 @@ fn save_orphans(copy: &mut Copy<'_>, mount: &Mount, place: &Path, name: &str) ->
             return Ok(());
         }
         let (target, found) = (HostTree, place.join(FOUND));
-        let made = std::fs::create_dir_all(&found).map_err(Error::from);
-        made.within(|| found.display().to_string())?;
+        make(&found)?;
         let found = target.resolve(&found.display().to_string())?;
         let found = target.enter(&found)?;
         for id in orphans {
@@ -302,7 +395,7 @@ fn save_orphans(copy: &mut Copy<'_>, mount: &Mount, place: &Path, name: &str) ->
     }
 }
 
-fn note(salvage: &mut Salvage, run: &mut Run, name: &str, left: &Left) -> Result<()> {
+pub(super) fn note(salvage: &mut Salvage, run: &mut Run, name: &str, left: &Left) -> Result<()> {
     salvage.note(name, left)?;
     for line in salvage.take_said() {
         run.line(&line);

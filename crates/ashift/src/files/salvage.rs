@@ -31,6 +31,8 @@ pub(super) enum Left {
     Partly(Vec<Range<u64>>),
     /// All of its content, but not its extended attributes.
     Bare(String),
+    /// All of its content, unless what says how long it is is wrong.
+    Unsure(String),
     /// The names that can be read, of a directory.
     Names(String),
     /// Nothing.
@@ -41,7 +43,7 @@ impl Left {
     fn word(&self) -> &'static str {
         match self {
             Left::Whole => "whole",
-            Left::Partly(_) | Left::Bare(_) => "partly",
+            Left::Partly(_) | Left::Bare(_) | Left::Unsure(_) => "partly",
             Left::Names(_) => "names",
             Left::Gone(_) => "gone",
         }
@@ -55,7 +57,7 @@ impl Left {
                 lost.iter().map(range).collect::<Vec<_>>().join(",")
             }
             Left::Bare(why) => format!("extended attributes: {why}"),
-            Left::Names(why) | Left::Gone(why) => why.clone(),
+            Left::Unsure(why) | Left::Names(why) | Left::Gone(why) => why.clone(),
         }
     }
 }
@@ -151,9 +153,10 @@ impl Salvage {
     /// Errors of writing the journal.
     pub(super) fn opened(&mut self, name: &str) -> Result<()> {
         let name = escaped(name);
-        if self.done.remove(&name).is_none_or(|word| word != "gone") {
+        if self.done.get(&name).is_none_or(|word| word != "gone") {
             return Ok(());
         }
+        self.done.remove(&name);
         let written = writeln!(self.journal, "{OPENED}\t{name}\t");
         written.map_err(Error::from).within(|| "the journal")
     }

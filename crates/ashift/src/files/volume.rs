@@ -74,10 +74,24 @@ pub(super) fn save(
     salvage: &mut Salvage,
     run: &mut Run,
 ) -> Result<Left> {
-    let mut volume = match Volume::open(objset) {
-        Ok(volume) => volume,
-        Err(error) => return Ok(Left::Gone(error.to_string())),
-    };
+    match Volume::open(objset) {
+        Ok(volume) => save_data((volume.data, volume.size), image, name, salvage, run),
+        Err(error) => Ok(Left::Gone(error.to_string())),
+    }
+}
+
+/// Copies so many bytes of an object to a file.
+///
+/// # Errors
+/// Those of writing.
+pub(super) fn save_data(
+    (data, size): (Arc<Dnode>, u64),
+    image: &Path,
+    name: &str,
+    salvage: &mut Salvage,
+    run: &mut Run,
+) -> Result<Left> {
+    let mut volume = Volume { data, size };
     let shown = || image.display().to_string();
     let folder = image.parent().map_or(Ok(()), std::fs::create_dir_all);
     folder.map_err(Error::from).within(shown)?;

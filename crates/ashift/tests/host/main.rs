@@ -19,6 +19,7 @@ mod remove;
 mod rescue;
 mod rewind;
 mod salvage;
+mod seek;
 mod spares;
 mod suspend;
 mod tree;

@@ -1,12 +1,13 @@
 //! A table of damage, from seeds: blocks of every kind are lost, on disks, mirrors and RAID-Z, and `ashift rescue` says
 //! what is left. What redundancy covers comes back whole; nothing wrong is called whole; and every file that is not
-//! below what was lost is found. `DAMAGE=10000` for so many cases.
+//! below what was lost is found. Each case is tried once more without any uberblock, by `--scan`. `DAMAGE=10000` for so
+//! many cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use phys::label::LABEL_START_SIZE;
+use phys::label::{LABEL_SIZE, LABEL_START_SIZE, UBERBLOCK_RING_OFFSET};
 use rt::splitmix64;
 
 use crate::bench::Bench;
@@ -158,6 +159,17 @@ impl Sample {
         }
     }
 
+    /// Overwrites all uberblocks.
+    fn lose_rings(&self) {
+        for name in (0..self.images).map(name) {
+            for label in 0..4 {
+                let at = self.bench.label_offset(name, label);
+                let ring = at + UBERBLOCK_RING_OFFSET..at + LABEL_SIZE;
+                self.bench.scribble(name, ring);
+            }
+        }
+    }
+
     /// What is lost with a block: its objects; `None` if it may be everything.
     fn below(&self, block: &Block) -> Option<BTreeSet<i64>> {
         let object = block.object?;
@@ -190,7 +202,7 @@ fn journal(bench: &Bench) -> BTreeMap<String, (String, String)> {
     text.lines().filter_map(fields).collect()
 }
 
-fn case(sample: &Sample, dice: &mut Dice) -> String {
+fn case(sample: &Sample, dice: &mut Dice, has_rings: bool) -> String {
     let bench = &sample.bench;
     (0..sample.images).for_each(|image| bench.restore(name(image)));
     let is_covered = dice.below(3) == 0;
@@ -232,8 +244,14 @@ fn case(sample: &Sample, dice: &mut Dice) -> String {
         }
     }
     let _ = fs::remove_dir_all(bench.path("out"));
-    let (code, out, error) = bench.run("rescue -d {dir} tank {dir}/out");
-    let what = format!("covered: {is_covered}, {what:?}\n{out}{error}");
+    let scan = if has_rings {
+        ""
+    } else {
+        sample.lose_rings();
+        "--scan "
+    };
+    let (code, out, error) = bench.run(&format!("rescue {scan}-d {{dir}} tank {{dir}}/out"));
+    let what = format!("{scan}covered: {is_covered}, {what:?}\n{out}{error}");
     assert!(matches!(code, 0 | 1), "{code} {what}");
     if is_covered {
         assert_eq!(code, 0, "{what}");
@@ -342,8 +360,10 @@ fn what_is_left_of_damaged_pools_is_found_and_nothing_wrong_is_called_whole() {
         nested(&sample);
         for n in 0..cases.div_ceil(LAYOUTS.len() as u64) {
             let seed = first.wrapping_add(1000 * (n + 1)).wrapping_add(at);
-            eprintln!("SEED={first}, case {n} of {layout:?}");
-            case(&sample, &mut Dice(seed));
+            for has_rings in [true, false] {
+                eprintln!("SEED={first}, case {n} of {layout:?}, uberblocks: {has_rings}");
+                case(&sample, &mut Dice(seed), has_rings);
+            }
         }
     }
 }

@@ -133,6 +133,20 @@ pub(crate) trait KindOps: Send + Sync {
         show(range);
     }
 
+    /// Calls `show` with the offsets of which a block may begin at one, if at an offset of one of `children` children
+    /// is the first sector of its bytes, or of its parity, which is the same for a block of one sector.
+    fn origins(
+        &self,
+        children: usize,
+        ashift: u32,
+        child: usize,
+        offset: u64,
+        show: &mut dyn FnMut(u64),
+    ) {
+        let _ = (children, ashift, child);
+        show(offset);
+    }
+
     /// What the uberblock, by which the pool is read from now on, says of where blocks are.
     fn note_uberblock(&self, uberblock: &UberblockPhys) {
         let _ = uberblock;

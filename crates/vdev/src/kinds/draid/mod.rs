@@ -179,6 +179,22 @@ impl Layout for Draid {
         }
     }
 
+    /// The inverse of [`row`](Draid::row), for the columns of parity and the first one of data.
+    fn origins(&self, _: Shape, child: usize, offset: u64, show: &mut dyn FnMut(u64)) {
+        let (row, within) = (offset / ROW_BYTES, offset % ROW_BYTES);
+        let (slice, row_in_slice) = (row / self.rows_of_slice(), row % self.rows_of_slice());
+        let order = self.permutations.get(slice);
+        let mut positions = 0..self.used();
+        let Some(position) = positions.find(|at| order.child(*at as usize) == child) else {
+            return;
+        };
+        let column = row_in_slice * self.used() + position;
+        if column % self.width() <= u64::from(self.shape.nparity) {
+            let group = slice * u64::from(self.shape.ngroups) + column / self.width();
+            show(group * self.group_bytes() + within * self.width());
+        }
+    }
+
     #[doc(alias = "vdev_draid_open")]
     fn asize(&self, children: &[u64]) -> u64 {
         let least = children.iter().min().copied().unwrap_or(0);

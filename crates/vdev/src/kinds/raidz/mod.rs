@@ -160,6 +160,14 @@ impl Layout for Raidz {
         }
     }
 
+    /// The first sector of a block's bytes follows its first sectors of parity, or is before the one.
+    fn origins(&self, shape: Shape, child: usize, offset: u64, show: &mut dyn FnMut(u64)) {
+        let row = offset >> shape.ashift;
+        let sector = row * shape.children as u64 + child as u64;
+        let before = (0..=self.nparity as u64).filter_map(|before| sector.checked_sub(before));
+        before.for_each(|first| show(first << shape.ashift));
+    }
+
     #[doc(alias = "RRSS_GET_OFFSET")]
     fn note_uberblock(&self, uberblock: &UberblockPhys) {
         let offset = uberblock.reflow_offset();

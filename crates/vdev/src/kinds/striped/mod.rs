@@ -386,6 +386,22 @@ impl<L: Layout> KindOps for Striped<L> {
         self.0.translate(shape, child, range, show);
     }
 
+    fn origins(
+        &self,
+        children: usize,
+        ashift: u32,
+        child: usize,
+        offset: u64,
+        show: &mut dyn FnMut(u64),
+    ) {
+        let shape = Shape {
+            children,
+            ashift,
+            birth: Txg(0),
+        };
+        self.0.origins(shape, child, offset, show);
+    }
+
     fn note_uberblock(&self, uberblock: &UberblockPhys) {
         self.0.note_uberblock(uberblock);
     }

@@ -156,6 +156,9 @@ pub(crate) trait Layout: Send + Sync {
         show: &mut dyn FnMut(Range<u64>),
     );
 
+    /// As [`KindOps::origins`](crate::kinds::KindOps::origins).
+    fn origins(&self, shape: Shape, child: usize, offset: u64, show: &mut dyn FnMut(u64));
+
     /// As [`KindOps::note_uberblock`](crate::kinds::KindOps::note_uberblock).
     fn note_uberblock(&self, uberblock: &UberblockPhys) {
         let _ = uberblock;

@@ -1,0 +1,184 @@
+//! Files whose file system is lost: their dnodes are found in blocks to which no objset leads any more.
+//!
+//! # What it is
+//! A block of dnodes is written anew whenever one of them changes, so most blocks that are found are earlier states of
+//! others. What stays the same of a file says which of its states belong together; the newest counts.
+//!
+//! # Invariants
+//! Nothing says that the bytes of such a block are right, other than that there are two of them: metadata has copies.
+//! [`FoundFile::is_sure`] says whether there are. What a file's pointers lead to is verified as ever.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base::{BlkId, ObjectId, Result, Txg};
+use dmu::{Dnode, FoundDnodes, Likeness, ObjectWalk, Objset};
+use phys::dnode::DNODES_PER_BLOCK;
+use phys::sa::SaView;
+use phys::{BlkPtrPhys, DnodeView, ObjectType, Phys, SaFilePhys};
+use zerocopy::little_endian::U64;
+use zio::{Bookmark, FoundBlock};
+
+use super::{Places, Seek, Sighted, UNNAMED, add_place};
+
+/// `S_IFMT`, and `S_IFREG` in it.
+const FILE_TYPE: (u64, u64) = (0o170_000, 0o100_000);
+
+/// What of a file stays the same as long as it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileIdentity {
+    slot: usize,
+    generation: u64,
+    crtime: [u64; 2],
+}
+
+/// A file that was found by its dnode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFile {
+    /// Its block of dnodes, and the slot in it.
+    place: Sighted,
+    slot: usize,
+    /// How long it is, in bytes.
+    pub size: u64,
+    /// Whether the block was found twice.
+    pub is_sure: bool,
+    /// When it was changed, and the newest of its blocks.
+    rank: ([u64; 2], Txg),
+}
+
+impl FoundFile {
+    /// A name that no other one has.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let (vdev, offset) = (self.place.vdev, self.place.offset);
+        format!("#{vdev}-{offset:x}-{}", self.slot)
+    }
+}
+
+/// The attributes of a regular file that has blocks.
+fn attributes<'a>(dnode: &DnodeView<'a>) -> Option<&'a SaFilePhys> {
+    let core = dnode.core();
+    let is_file = core.type_ == ObjectType::PLAIN_FILE_CONTENTS.raw();
+    if !is_file || core.bonustype != ObjectType::SA.raw() {
+        return None;
+    }
+    let file = SaFilePhys::view(SaView::new(dnode.bonus()).ok()?.values()).ok()?;
+    (file.mode.get() & FILE_TYPE.0 == FILE_TYPE.1).then_some(file)
+}
+
+fn identity_of(slot: usize, file: &SaFilePhys) -> FileIdentity {
+    FileIdentity {
+        slot,
+        generation: file.generation.get(),
+        crtime: file.crtime.map(U64::get),
+    }
+}
+
+fn block_of<'a>(sighted: &Sighted, stored: &'a [u8]) -> FoundBlock<'a> {
+    FoundBlock {
+        stored,
+        lsize: phys::dnode::DNODE_BLOCK_SIZE as u64,
+        compress: sighted.what.compress(),
+        object_type: ObjectType::DNODE,
+        birth: Txg(1),
+    }
+}
+
+impl Seek {
+    /// The files in all blocks of dnodes, each in its newest state, but for these. `see` is called for each block.
+    #[must_use]
+    pub fn files(
+        &self,
+        sighted: &BTreeSet<Sighted>,
+        known: &BTreeSet<FileIdentity>,
+        see: &mut dyn FnMut(),
+    ) -> Vec<FoundFile> {
+        let mut copies: BTreeMap<[u64; 4], Places> = BTreeMap::new();
+        let mut files: BTreeMap<FileIdentity, (FoundFile, [u64; 4])> = BTreeMap::new();
+        let is_block = |it: &&Sighted| it.what.likeness == Likeness::Dnodes;
+        for place in sighted.iter().filter(is_block) {
+            see();
+            let Some((block, bp)) = self.read_dnodes(place) else {
+                continue;
+            };
+            let sum = bp.cksum_words();
+            add_place(copies.entry(sum).or_default(), place);
+            for (slot, dnode) in block.dnodes() {
+                let Some(file) = attributes(&dnode) else {
+                    continue;
+                };
+                let identity = identity_of(slot, file);
+                let births = dnode.blkptrs().iter().filter(|bp| !bp.is_hole());
+                let Some(birth) = births.map(BlkPtrPhys::birth).max() else {
+                    continue;
+                };
+                if known.contains(&identity) {
+                    continue;
+                }
+                let found = FoundFile {
+                    place: *place,
+                    slot,
+                    size: file.size.get(),
+                    is_sure: false,
+                    rank: (file.ctime.map(U64::get), birth),
+                };
+                let newest = files.entry(identity).or_insert((found.clone(), sum));
+                if newest.0.rank < found.rank {
+                    *newest = (found, sum);
+                }
+            }
+        }
+        let sure = |(file, sum): (FoundFile, [u64; 4])| FoundFile {
+            is_sure: copies.get(&sum).is_some_and(|places| places.len() > 1),
+            ..file
+        };
+        let mut files: Vec<FoundFile> = files.into_values().map(sure).collect();
+        files.sort_by_key(|file| std::cmp::Reverse(file.rank));
+        files
+    }
+
+    fn read_dnodes(&self, place: &Sighted) -> Option<(FoundDnodes, BlkPtrPhys)> {
+        let stored = self.read(place, &|stored| place.what.dnodes(stored).is_ok())?;
+        let block = place.what.dnodes(&stored).ok()?;
+        let at = [(place.vdev, place.offset)];
+        let bp = block_of(place, &stored).pointer(&*self.tree, &at);
+        Some((block, bp))
+    }
+
+    /// Opens a file that was found, to read its contents.
+    ///
+    /// # Errors
+    /// Those of reading its dnode.
+    pub fn open_file(&self, file: &FoundFile) -> Result<Arc<Dnode>> {
+        let (_, bp) = self
+            .read_dnodes(&file.place)
+            .ok_or_else(|| base::Error::corrupt("its dnode is not there any more"))?;
+        let accounting = Arc::new(dmu::FreeAtOnce(self.store.clone()));
+        let objset = Objset::adrift(self.store.clone(), UNNAMED, &bp, accounting);
+        objset.hold(ObjectId(DNODES_PER_BLOCK + file.slot as u64))
+    }
+
+    /// The files of an objset, as far as its dnodes can be read.
+    pub fn identities(objset: &Objset, known: &mut BTreeSet<FileIdentity>) {
+        let (mut blkid, mut failed, mut walk) = (0, 0, ObjectWalk::default());
+        while failed < FAILURES_MAX {
+            match objset.used_dnode_block(blkid, &mut walk) {
+                Ok(None) => return,
+                Ok(Some((found, bp))) => {
+                    (blkid, failed) = (found + 1, 0);
+                    let bookmark = Bookmark::new(objset.id(), ObjectId(0), 0, BlkId(found));
+                    let Ok(block) = objset.store().read_keyless(&bp, &bookmark) else {
+                        continue;
+                    };
+                    for (slot, dnode) in FoundDnodes(block.to_vec()).dnodes() {
+                        known.extend(attributes(&dnode).map(|file| identity_of(slot, file)));
+                    }
+                }
+                Err(_) => (blkid, failed) = (blkid + 1, failed + 1),
+            }
+        }
+    }
+}
+
+/// Blocks of dnodes in a row that cannot be read, after which no more are expected.
+const FAILURES_MAX: u32 = 10_000;
