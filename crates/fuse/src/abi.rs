@@ -1,7 +1,7 @@
 //! The structures of the FUSE protocol, as the kernel declares them; numbers are in the order of this machine.
 //!
 //! # Source
-//! Linux `include/uapi/linux/fuse.h` (version 7.40 and what came before).
+//! Linux `include/uapi/linux/fuse.h` (version 7.42 and what came before).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -20,7 +20,7 @@ macro_rules! wire {
 /// `FUSE_KERNEL_VERSION`.
 pub(crate) const MAJOR: u32 = 7;
 /// The newest minor version whose structures are these.
-pub(crate) const MINOR: u32 = 40;
+pub(crate) const MINOR: u32 = 42;
 /// `FUSE_ROOT_ID`.
 pub(crate) const ROOT: u64 = 1;
 
@@ -83,6 +83,7 @@ pub(crate) mod init {
     pub(crate) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
     pub(crate) const INIT_EXT: u64 = 1 << 30;
+    pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// Fields of [`SetattrIn`] that are given.
@@ -219,8 +220,32 @@ wire! {
     }
     /// `fuse_statx_out`.
     StatxOut { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx, }
+    /// `fuse_uring_cmd_req`.
+    RingCommand { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6], }
+    /// `iovec`.
+    Iovec { base: u64, len: u64, }
     /// `fsxattr` of Linux `include/uapi/linux/fs.h`.
     Fsxattr { xflags: u32, extsize: u32, nextents: u32, projid: u32, cowextsize: u32, pad: [u8; 8], }
+}
+
+/// `FUSE_IO_URING_CMD_REGISTER`.
+pub(crate) const RING_REGISTER: u32 = 1;
+/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
+pub(crate) const RING_COMMIT_AND_FETCH: u32 = 2;
+
+/// `fuse_uring_req_header`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RingHeader {
+    /// An [`InHeader`], and then the [`OutHeader`].
+    pub(crate) in_out: [u8; 128],
+    /// The structure that a request begins with.
+    pub(crate) op_in: [u8; 128],
+    pub(crate) flags: u64,
+    pub(crate) commit_id: u64,
+    pub(crate) payload_size: u32,
+    pub(crate) padding: u32,
+    pub(crate) reserved: u64,
 }
 
 #[cfg(test)]
@@ -242,5 +267,7 @@ mod tests {
         assert_eq!(size_of::<Statx>(), 256);
         assert_eq!(size_of::<StatxOut>(), 288);
         assert_eq!(size_of::<Fsxattr>(), 28);
+        assert_eq!(size_of::<RingCommand>(), 24);
+        assert_eq!(size_of::<RingHeader>(), 288);
     }
 }

@@ -3,13 +3,13 @@
 use std::ffi::CString;
 use std::fmt::Write as _;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use base::{Error, ErrorKind, Result};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -21,6 +21,8 @@ use crate::options::MountOptions;
 const DEVICE: &str = "/dev/fuse";
 /// What the type of the file system is called in `/proc/mounts`.
 const TYPE: &str = "fuse.ashift";
+/// Where the kernel shows each mount, by the number of its file system.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// Programs that mount for users without root's rights, best first.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
@@ -51,6 +53,11 @@ impl Device {
             }
             mounted => mounted.map_err(|errno| Error::from(std::io::Error::from(errno))),
         }
+    }
+
+    /// The number of the descriptor.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 
     /// The next request; `None` once it is unmounted.
@@ -213,6 +220,9 @@ pub(crate) fn unmount_with(directory: &Path, how: Unmount) -> Result<()> {
         return Ok(());
     };
     if errno == Errno::PERM {
+        if how == Unmount::Force {
+            abort(directory);
+        }
         let lazy = [&[][..], &["-z"]][usize::from(how != Unmount::Idle)];
         for helper in HELPERS {
             let mut command = Command::new(helper);
@@ -229,6 +239,18 @@ pub(crate) fn unmount_with(directory: &Path, how: Unmount) -> Result<()> {
         }
     }
     Err(std::io::Error::from(errno).into())
+}
+
+/// Gives those who use a mount errors, as its owner may; where the host does not show its connections, they go on.
+fn abort(directory: &Path) {
+    // The kernel knows that by itself, and is to ask nothing here.
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let Ok(seen) = rustix::fs::statx(CWD, directory, flags, StatxFlags::TYPE) else {
+        return;
+    };
+    let connection = Path::new(CONNECTIONS).join(seen.stx_dev_minor.to_string());
+    // Detaching comes next in any case.
+    let _ = std::fs::write(connection.join("abort"), "1");
 }
 
 /// Changes the flags of a mount.

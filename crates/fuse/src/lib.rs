@@ -8,6 +8,8 @@
 //! mounted   what callers hold: whether it is mounted, unmounting
 //! device    /dev/fuse: mounting with or without root, reading requests, writing answers
 //! session   threads that take requests and answer them
+//! ring      the same through io_uring, where the kernel has that enabled
+//! home      where threads run that answer
 //! nodes     numbers of files as the kernel knows them: of the data set, of its snapshots, of `.zfs`
 //! requests  what each request does
 //! stale     mounts whose process is gone
@@ -22,7 +24,8 @@
 //!
 //! # Concurrency
 //! Each request has a thread of its own while it is worked on; there are as many threads as requests at a time,
-//! up to a limit. Only the locks of `zpl` are between them.
+//! up to a limit. Only the locks of `zpl` are between them. They run on the processor of the program that asks, where
+//! that pays: `docs/decisions/0008-beside-who-asks.md`.
 //!
 //! # Why not simpler
 //! The crate `fuser`, with which drives are shown, knows no `O_TMPFILE`, no `statx`, no clearing of setuid bits by the
@@ -33,11 +36,13 @@
 
 mod abi;
 mod device;
+mod home;
 mod mounted;
 mod nodes;
 mod notices;
 mod options;
 mod requests;
+mod ring;
 mod session;
 mod stale;
 

@@ -3,6 +3,7 @@
 //! # Concurrency
 //! A thread that takes a request while no other one waits for the next starts one that does; a thread that finds
 //! [`IDLE_MAX`] others waiting ends. So a request that waits, for the disk or for a suspended pool, stops no other one.
+//! With io_uring ([`crate::ring`]) threads are bound to queues instead, and only what is left comes by `/dev/fuse`.
 
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,10 +18,12 @@ use zpl::mount::Mount;
 
 use crate::abi::{self, InHeader, InitIn, InitInMore, InitOut, OutHeader, init, op};
 use crate::device::Device;
+use crate::home::Home;
 use crate::nodes::{Node, Nodes};
 use crate::notices::Notices;
 use crate::options::{MountOptions, Snapshots};
 use crate::requests::{self, Answer, Errno, Request};
+use crate::ring::{Queues, Slot, Taken};
 
 /// The most bytes of one write or read: the most that the kernel of today sends.
 const MAX_WRITE_BYTES: u32 = 1 << 20;
@@ -43,6 +46,8 @@ const FORGET_TRIES: u64 = 10;
 /// What holes are sent from.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
+type Outcome = std::result::Result<Answer, Errno>;
+
 /// The conversation with the kernel about one mount.
 pub(crate) struct Session {
     device: Arc<Device>,
@@ -52,12 +57,19 @@ pub(crate) struct Session {
     threads: Mutex<Threads>,
     ended: Condvar,
     is_unmounted: AtomicBool,
+    /// Where threads that `/dev/fuse` wakes are to run.
+    home: Home,
+    /// What comes through io_uring, if the kernel has that enabled.
+    queues: Option<Queues>,
 }
 
 #[derive(Default)]
 struct Threads {
+    /// Those that read `/dev/fuse`.
     all: usize,
     idle: usize,
+    /// Those with a ring.
+    ringed: usize,
     has_ended: bool,
     handles: Vec<JoinHandle<()>>,
 }
@@ -84,7 +96,15 @@ impl Session {
             .map_or_else(|_| InitInMore::default(), |(more, _)| more);
         let offered = u64::from(asked.flags) | u64::from(more.flags2) << 32;
         let has_acls = files.settings().posix_acl;
-        let answer = agreement(&asked, offered, has_acls);
+        let mut wanted = wanted(has_acls);
+        let queues = match offered & init::OVER_IO_URING {
+            0 => None,
+            _ => Queues::prepare(MAX_WRITE_BYTES as usize),
+        };
+        if queues.is_some() {
+            wanted |= init::OVER_IO_URING;
+        }
+        let answer = agreement(&asked, wanted & offered);
         let session = Session {
             notices: Notices::begin(Arc::clone(&device)),
             device,
@@ -93,6 +113,8 @@ impl Session {
             threads: Mutex::default(),
             ended: Condvar::default(),
             is_unmounted: AtomicBool::new(false),
+            home: Home::default(),
+            queues,
         };
         session.answer(header.unique, Ok(Answer::Bytes(answer.as_bytes().to_vec())));
         session.watch();
@@ -113,7 +135,12 @@ impl Session {
 
     /// Begins to answer requests, until it is unmounted.
     pub(crate) fn serve(self: &Arc<Session>) {
-        self.spawn(&mut self.threads.lock());
+        let mut threads = self.threads.lock();
+        self.spawn(&mut threads);
+        let slots = self.queues.as_ref().map(Queues::take_first);
+        for slot in slots.into_iter().flatten() {
+            self.spawn_with(&mut threads, slot);
+        }
     }
 
     /// Starts one more thread.
@@ -124,9 +151,53 @@ impl Session {
         threads.handles.push(rt::spawn("fuse", move || next.work()));
     }
 
+    /// Starts one more thread, with a ring.
+    fn spawn_with(self: &Arc<Session>, threads: &mut Threads, slot: Slot) {
+        let Some(queues) = &self.queues else {
+            return;
+        };
+        threads.ringed += 1;
+        queues.enter(&slot);
+        threads.handles.retain(|thread| !thread.is_finished());
+        let next = Arc::clone(self);
+        threads
+            .handles
+            .push(rt::spawn("fuse ring", move || next.work_with(slot)));
+    }
+
+    /// Answers what comes to one ring.
+    fn work_with(self: Arc<Session>, mut slot: Slot) {
+        rt::stay_on(Some(slot.processor()));
+        let mut taken = self.with_others(&mut slot, |slot| slot.begin(&self.device));
+        while taken == Taken::Request {
+            self.home.lead(slot.processor());
+            if let Some(request) = slot.request() {
+                let unique = request.header.unique;
+                let is_long = request.is_long();
+                // Then it may be done on another processor, beside what is done here meanwhile.
+                if is_long {
+                    rt::stay_on(None);
+                }
+                let outcome = self.outcome(request);
+                with_pieces(outcome, |error, pieces| slot.answer(unique, error, pieces));
+                if is_long {
+                    rt::stay_on(Some(slot.processor()));
+                }
+            }
+            taken = self.with_others(&mut slot, |slot| slot.commit(&self.device));
+        }
+        if taken == Taken::Unknown {
+            // The kernel may still write to its buffers.
+            std::mem::forget(slot);
+        }
+        self.leave(|threads| &mut threads.ringed);
+    }
+
     fn work(self: Arc<Session>) {
         let mut buffer = vec![0; BUFFER_BYTES];
+        let mut spot = None;
         loop {
+            self.home.go(&mut spot);
             {
                 let mut threads = self.threads.lock();
                 if threads.idle >= IDLE_MAX {
@@ -140,61 +211,86 @@ impl Session {
             threads.idle -= 1;
             let Ok(Some(len)) = received else {
                 self.is_unmounted.store(true, Ordering::Release);
-                threads.all -= 1;
-                let is_last = threads.all == 0;
                 drop(threads);
-                if is_last {
-                    self.end();
-                }
-                return;
+                return self.leave(|threads| &mut threads.all);
             };
+            let beside = (threads.all - threads.idle).saturating_sub(1);
             if threads.idle == 0 && threads.all < THREADS_MAX {
                 self.spawn(&mut threads);
             }
             drop(threads);
-            self.take(&buffer[..len]);
+            self.take(&buffer[..len], beside);
         }
     }
 
-    /// Answers one request.
-    fn take(&self, bytes: &[u8]) {
+    /// Answers one request, beside which others are being worked on.
+    fn take(&self, bytes: &[u8], beside: usize) {
         let Ok((header, body)) = InHeader::read_from_prefix(bytes) else {
             return;
         };
-        let request = Request::new(header, body);
-        let work = AssertUnwindSafe(|| self.notices.own(|| requests::dispatch(self, request)));
-        let outcome = catch_unwind(work).unwrap_or(Err(Errno::IO));
+        let began_ns = rt::now_ns();
+        let outcome = self.outcome(Request::new(header, body));
+        let took_ns = rt::now_ns() - began_ns;
         if !matches!(outcome, Ok(Answer::None)) {
             self.answer(header.unique, outcome);
         }
+        let read_bytes = requests::read_bytes(&header, body);
+        self.home.note(&header, read_bytes, beside, took_ns);
+    }
+
+    fn outcome(&self, request: Request<'_>) -> Outcome {
+        let work = AssertUnwindSafe(|| self.notices.own(|| requests::dispatch(self, request)));
+        catch_unwind(work).unwrap_or(Err(Errno::IO))
     }
 
     /// The kernel may have given up the request, or be gone: then nobody waits for the answer.
-    fn answer(&self, unique: u64, outcome: std::result::Result<Answer, Errno>) {
-        let error = outcome.as_ref().err().map_or(0, |errno| -errno.0);
-        let answer = outcome.unwrap_or(Answer::Empty);
-        let mut pieces: Vec<&[u8]> = Vec::new();
-        let joined;
-        match &answer {
-            Answer::None | Answer::Empty => {}
-            Answer::Bytes(bytes) => pieces.push(bytes),
-            Answer::Contents(contents) => {
-                pieces = pieces_of(contents);
-                if pieces.len() > PIECES_MAX {
-                    joined = pieces.concat();
-                    pieces = vec![&joined];
-                }
-            }
+    fn answer(&self, unique: u64, outcome: Outcome) {
+        with_pieces(outcome, |error, pieces| {
+            let joined = match pieces.len() {
+                0..=PIECES_MAX => Vec::new(),
+                _ => pieces.concat(),
+            };
+            let as_one = [&joined[..]];
+            let pieces = if joined.is_empty() { pieces } else { &as_one };
+            let len = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+            let header = OutHeader {
+                len: u32::try_from(len + size_of::<OutHeader>())
+                    .expect("an answer is as long as the kernel asked for"),
+                error,
+                unique,
+            };
+            let mut parts = vec![IoSlice::new(header.as_bytes())];
+            parts.extend(pieces.iter().map(|piece| IoSlice::new(piece)));
+            let _ = self.device.send(&parts);
+        });
+    }
+
+    /// A thread ends, and with the last one the conversation.
+    fn leave(&self, kind: impl FnOnce(&mut Threads) -> &mut usize) {
+        let mut threads = self.threads.lock();
+        *kind(&mut threads) -= 1;
+        let is_last = threads.all == 0 && threads.ringed == 0;
+        drop(threads);
+        if is_last {
+            self.end();
         }
-        let len = pieces.iter().map(|piece| piece.len()).sum::<usize>() + size_of::<OutHeader>();
-        let header = OutHeader {
-            len: u32::try_from(len).expect("an answer is as long as the kernel asked for"),
-            error,
-            unique,
+    }
+
+    /// Waits for a request; if no other thread waits for the next one of its queue, one is started that does.
+    fn with_others(
+        self: &Arc<Session>,
+        slot: &mut Slot,
+        wait: impl FnOnce(&mut Slot) -> Taken,
+    ) -> Taken {
+        let Some(queues) = &self.queues else {
+            return Taken::Nothing;
         };
-        let mut parts = vec![IoSlice::new(header.as_bytes())];
-        parts.extend(pieces.into_iter().map(IoSlice::new));
-        let _ = self.device.send(&parts);
+        queues.wait(slot);
+        let taken = wait(slot);
+        if let Some(next) = queues.woke(slot, taken == Taken::Request) {
+            self.spawn_with(&mut self.threads.lock(), next);
+        }
+        taken
     }
 
     fn end(&self) {
@@ -239,8 +335,8 @@ impl Session {
     }
 }
 
-/// What is answered to the kernel's offer.
-fn agreement(asked: &InitIn, offered: u64, has_acls: bool) -> InitOut {
+/// What is wanted of what the kernel may offer.
+fn wanted(has_acls: bool) -> u64 {
     let mut wanted = init::ASYNC_READ
         | init::BIG_WRITES
         | init::DONT_MASK
@@ -258,7 +354,11 @@ fn agreement(asked: &InitIn, offered: u64, has_acls: bool) -> InitOut {
     if has_acls {
         wanted |= init::POSIX_ACL;
     }
-    let flags = wanted & offered;
+    wanted
+}
+
+/// What is answered to the kernel's offer.
+fn agreement(asked: &InitIn, flags: u64) -> InitOut {
     InitOut {
         major: abi::MAJOR,
         minor: abi::MINOR.min(asked.minor),
@@ -271,6 +371,16 @@ fn agreement(asked: &InitIn, offered: u64, has_acls: bool) -> InitOut {
         time_gran: 1,
         max_pages: (MAX_WRITE_BYTES / 4096) as u16,
         ..InitOut::default()
+    }
+}
+
+/// What the kernel is told: an error or nothing, and the pieces of the answer.
+fn with_pieces(outcome: Outcome, tell: impl FnOnce(i32, &[&[u8]])) {
+    let error = outcome.as_ref().err().map_or(0, |errno| -errno.0);
+    match outcome.unwrap_or(Answer::Empty) {
+        Answer::None | Answer::Empty => tell(error, &[]),
+        Answer::Bytes(bytes) => tell(error, &[&bytes]),
+        Answer::Contents(contents) => tell(error, &pieces_of(&contents)),
     }
 }
 

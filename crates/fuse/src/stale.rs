@@ -11,7 +11,9 @@ use crate::device::{self, Unmount};
 #[must_use]
 pub fn is_stale(directory: &Path) -> bool {
     // Unlike its attributes, which the kernel may remember, this is asked of the process.
-    rustix::fs::statfs(directory).err() == Some(Errno::NOTCONN)
+    let error = rustix::fs::statfs(directory).err();
+    // `CONNABORTED`: at this very moment.
+    matches!(error, Some(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 /// Unmounts what processes that were killed have left at a directory and above it.

@@ -44,6 +44,7 @@
 //! # Source
 //! The names follow OpenZFS `include/sys/zfs_context.h` (mutex, condvar, taskq, `gethrtime`).
 
+mod affinity;
 mod clock;
 mod one_shot;
 mod parallel;
@@ -55,6 +56,7 @@ mod taskq;
 mod thread;
 mod timer;
 
+pub use affinity::stay_on;
 pub use clock::{SIMULATED_EPOCH_SECS, Timestamp, now_ns, sleep_ns, step_wall_clock, wall_clock};
 pub use one_shot::OneShot;
 pub use parallel::{parallel_map, parallelism};

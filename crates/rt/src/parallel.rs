@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::affinity;
 use crate::processor;
 use crate::sim;
 use crate::thread::Payload;
@@ -163,7 +164,7 @@ fn pool() -> &'static Pool {
         for n in 0..processors() {
             std::thread::Builder::new()
                 .name(format!("parallel/{n}"))
-                .spawn(|| pool.serve())
+                .spawn(affinity::anywhere(|| pool.serve()))
                 .unwrap_or_else(|e| panic!("no thread for the pool: {e}"));
         }
         pool

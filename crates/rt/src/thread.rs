@@ -1,6 +1,6 @@
 //! Threads of the operating system, or of the simulation that the spawning thread belongs to.
 
-use crate::{now_ns, parallelism, sim};
+use crate::{affinity, now_ns, parallelism, sim};
 
 /// The payload of a thread's panic.
 pub(crate) type Payload = Box<dyn std::any::Any + Send + 'static>;
@@ -46,7 +46,7 @@ fn start<T: Send + 'static>(
     if let Some(bytes) = stack_bytes {
         thread = thread.stack_size(bytes);
     }
-    let thread = thread.spawn(f);
+    let thread = thread.spawn(affinity::anywhere(f));
     JoinHandle(Inner::Real(
         thread.unwrap_or_else(|e| panic!("no thread for {name}: {e}")),
     ))

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::affinity;
 use crate::sim::{self, Callback};
 
 /// Runs `f` when [`now_ns`](crate::now_ns) has reached `when`, or immediately if it already has, but
@@ -44,7 +45,7 @@ fn timers() -> &'static Timers {
         let timers: &'static Timers = Box::leak(Box::default());
         std::thread::Builder::new()
             .name("timers".to_owned())
-            .spawn(|| timers.serve())
+            .spawn(affinity::anywhere(|| timers.serve()))
             .unwrap_or_else(|e| panic!("no thread for the timers: {e}"));
         timers
     })

@@ -10,7 +10,7 @@ use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench::Bench;
-use crate::tree::{can_mount, wait_until};
+use crate::tree::{can_mount, wait_until, wait_until_gone};
 
 /// A pool whose data sets are mounted below a folder of the test, and its holder. In the end nothing stays mounted.
 struct Held {
@@ -183,6 +183,7 @@ fn what_a_killed_holder_has_left_is_mounted_anew() {
     let mut held = Held::mounted_by_properties();
     held.write("a/b/f", "synced");
     held.end(Signal::KILL);
+    wait_until_gone(&held.path("a/b"));
     let error = fs::read(held.path("a/b/f")).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotConnected);
     // It starts a new one.

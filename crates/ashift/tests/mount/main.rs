@@ -5,6 +5,9 @@ mod bench;
 
 mod beside;
 mod files;
+mod flight;
 mod held;
 mod programs;
+mod ring;
 mod tree;
+mod user;

@@ -1,13 +1,35 @@
 //! A data set that is mounted for a test.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
 
+/// Set where the tests run once more, through io_uring.
+pub(crate) const IS_AGAIN: &str = "ASHIFT_TEST_RINGS";
+
+/// Whether other tests run beside one.
+static BESIDE: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    /// The turn of the test that this thread runs.
+    static TURN: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// Waits until no other test runs, and keeps them waiting.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    TURN.take();
+    BESIDE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Whether this host lets the tests mount; otherwise a test says so and ends.
 pub(crate) fn can_mount() -> bool {
+    TURN.take();
+    let turn = BESIDE.read().unwrap_or_else(PoisonError::into_inner);
+    TURN.set(Some(turn));
     let can = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
     if !can {
         eprintln!("SKIPPED: mounting needs /dev/fuse and root");
@@ -31,6 +53,15 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(waited < Duration::from_secs(60), "waited for: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Waits until the kernel says that the process which served a mount is gone. Nothing is answered in any case.
+pub(crate) fn wait_until_gone(directory: &Path) {
+    wait_until("the kernel knows", || {
+        // It may remember attributes, but not this.
+        let error = rustix::fs::statfs(directory).unwrap_err();
+        error == rustix::io::Errno::NOTCONN
+    });
 }
 
 /// The pool `tank` with the data set `tank/x`, which a process has mounted.
@@ -69,10 +100,29 @@ impl Tree {
         self.directory.join(name)
     }
 
+    /// Whether the process that serves the mount waits for rings of io_uring.
+    pub(crate) fn has_rings(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.server.id())).unwrap();
+        let names = threads.map(|thread| {
+            let name = thread.unwrap().path().join("comm");
+            std::fs::read_to_string(name).unwrap_or_default()
+        });
+        names.into_iter().any(|name| name.trim() == "fuse ring")
+    }
+
     /// Unmounts, and waits until the pool is closed.
-    pub(crate) fn end(mut self) -> Bench {
+    pub(crate) fn end(self) -> Bench {
+        self.end_by("unmount")
+    }
+
+    /// Unmounts while it is in use, and waits until the pool is closed.
+    pub(crate) fn end_by_force(self) -> Bench {
+        self.end_by("unmount -f")
+    }
+
+    fn end_by(mut self, command: &str) -> Bench {
         self.bench
-            .ok(&format!("unmount {}", self.directory.display()));
+            .ok(&format!("{command} {}", self.directory.display()));
         assert!(self.server.wait().unwrap().success());
         let empty = Bench::new(&[]);
         let bench = std::mem::replace(&mut self.bench, empty);
@@ -84,9 +134,7 @@ impl Tree {
     pub(crate) fn kill(mut self) -> Bench {
         self.server.kill().unwrap();
         self.server.wait().unwrap();
-        // The kernel may remember attributes, but not this.
-        let error = rustix::fs::statfs(&self.directory).unwrap_err();
-        assert_eq!(error, rustix::io::Errno::NOTCONN);
+        wait_until_gone(&self.directory);
         self.bench
             .ok(&format!("unmount {}", self.directory.display()));
         let empty = Bench::new(&[]);

@@ -15,13 +15,16 @@ use dmu::Content;
 use zerocopy::FromBytes;
 use zpl::Filesystem;
 
-use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, op};
+use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, ReadIn, op};
 use crate::nodes::{Node, Volume};
 use crate::session::Session;
 
 /// How long the kernel keeps names and attributes without asking, in seconds. It is told of changes; the limit is for
 /// those that happen while an answer is in flight.
 const VALID_SECS: u64 = 10;
+
+/// Bytes of a request, or of its answer, from which on copying them pays a processor of its own.
+pub(crate) const LARGE_BYTES: u32 = 64 << 10;
 
 /// A number of errno(3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,8 @@ type Outcome = std::result::Result<Answer, Errno>;
 /// A request, with what of its words was not taken yet.
 pub(crate) struct Request<'a> {
     pub(crate) header: InHeader,
+    /// The structure that it begins with, where that lies elsewhere than the rest; there may be more behind it.
+    head: Option<&'a [u8]>,
     body: &'a [u8],
 }
 
@@ -77,13 +82,35 @@ impl<'a> Request<'a> {
     pub(crate) fn new(header: InHeader, body: &'a [u8]) -> Request<'a> {
         let extra = usize::from(header.total_extlen) * 8;
         let body = &body[..body.len().saturating_sub(extra)];
-        Request { header, body }
+        Request {
+            header,
+            head: None,
+            body,
+        }
+    }
+
+    /// A request whose first structure, if it has one, is in `head`.
+    pub(crate) fn in_parts(header: InHeader, head: &'a [u8], body: &'a [u8]) -> Request<'a> {
+        Request {
+            head: Some(head),
+            ..Request::new(header, body)
+        }
+    }
+
+    /// Whether it moves many bytes, or waits for disks.
+    pub(crate) fn is_long(&self) -> bool {
+        let waits = [op::FSYNC, op::FSYNCDIR, op::COPY_FILE_RANGE, op::FALLOCATE];
+        let read_bytes = read_bytes(&self.header, self.head.unwrap_or(self.body));
+        waits.contains(&self.header.opcode) || read_bytes.max(self.header.len) > LARGE_BYTES
     }
 
     /// The next structure.
     fn take<T: FromBytes>(&mut self) -> Result<T, Errno> {
-        let (value, rest) = T::read_from_prefix(self.body).map_err(|_| Errno::INVAL)?;
-        self.body = rest;
+        let from = self.head.unwrap_or(self.body);
+        let (value, rest) = T::read_from_prefix(from).map_err(|_| Errno::INVAL)?;
+        if self.head.take().is_none() {
+            self.body = rest;
+        }
         Ok(value)
     }
 
@@ -94,6 +121,14 @@ impl<'a> Request<'a> {
         let (name, rest) = self.body.split_at(len);
         self.body = &rest[1..];
         Ok(name)
+    }
+}
+
+/// How many bytes a request asks for at once, if it reads.
+pub(crate) fn read_bytes(header: &InHeader, body: &[u8]) -> u32 {
+    match header.opcode {
+        op::READ => ReadIn::read_from_prefix(body).map_or(0, |(asked, _)| asked.size),
+        _ => 0,
     }
 }
 

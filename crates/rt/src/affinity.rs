@@ -1,0 +1,88 @@
+//! Which processors a thread runs on.
+//!
+//! # What it is
+//! A thread that answers another one at once is best on its processor: that one waits meanwhile, and neither has to
+//! wake a processor that sleeps. [`stay_on`] puts the calling thread there.
+//!
+//! # Invariants
+//! 1. A thread that is started by one that stays on a processor may run anywhere.
+//! 2. [`crate::parallelism`] counts the processors of the process, not those of the thread that asks first.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::{parallelism, sim};
+
+thread_local! {
+    static STAYS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Where threads of this process may run.
+static ANYWHERE: OnceLock<Option<CpuSet>> = OnceLock::new();
+
+/// Lets the calling thread run on one processor only, or, with `None`, on any again. Returns whether that is so; it is
+/// not in a simulation, and for processors that the process may not use.
+pub fn stay_on(processor: Option<usize>) -> bool {
+    if sim::is_simulated() {
+        return false;
+    }
+    // Counted before this thread has fewer.
+    let _ = parallelism();
+    let anywhere = ANYWHERE.get_or_init(|| sched_getaffinity(None).ok());
+    let Some(anywhere) = anywhere else {
+        return false;
+    };
+    let set = match processor {
+        None => *anywhere,
+        Some(number) if number < CpuSet::MAX_CPU && anywhere.is_set(number) => {
+            let mut only = CpuSet::new();
+            only.set(number);
+            only
+        }
+        Some(_) => return false,
+    };
+    let is_done = sched_setaffinity(None, &set).is_ok();
+    if is_done {
+        STAYS.set(processor.is_some());
+    }
+    is_done
+}
+
+/// What a thread does that the calling one starts: `f`, on any processor.
+pub(crate) fn anywhere<T>(f: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let stays = STAYS.get();
+    move || {
+        if stays {
+            stay_on(None);
+        }
+        f()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spawn;
+
+    #[test]
+    fn a_thread_stays_where_it_is_put_and_what_it_starts_does_not() {
+        let of_this_thread = || sched_getaffinity(None).unwrap();
+        let before = of_this_thread();
+        let first = (0..CpuSet::MAX_CPU).find(|number| before.is_set(*number));
+        let stayed = spawn("stays", move || {
+            assert!(
+                !stay_on(Some(CpuSet::MAX_CPU)),
+                "there is no such processor"
+            );
+            assert!(stay_on(first));
+            assert_eq!(of_this_thread().count(), 1);
+            assert_eq!(spawn("started", of_this_thread).join(), before);
+            assert!(stay_on(None));
+            of_this_thread()
+        });
+        assert_eq!(stayed.join(), before);
+        assert_eq!(parallelism(), before.count() as usize);
+    }
+}
