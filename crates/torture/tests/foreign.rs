@@ -246,9 +246,9 @@ fn dedup_tables_of_a_big_endian_host_are_kept_up() {
         .unwrap();
     spa.sync().unwrap();
     pool::assert_clean(&spa);
-    dsl.destroy("bed2/clone").unwrap();
+    dsl.destroy_head("bed2/clone").unwrap();
     dsl.destroy_snapshots(&["bed2/dedup@kept"], false).unwrap();
-    dsl.destroy("bed2/dedup").unwrap();
+    dsl.destroy_head("bed2/dedup").unwrap();
     spa.sync().unwrap();
     while dsl.is_freeing() {
         spa.sync().unwrap();
