@@ -175,9 +175,29 @@ fn names_have_15_bits_of_length() {
 }
 
 #[test]
+fn native_lists_of_a_big_endian_host_are_read() {
+    let mut bytes = vec![ENCODE_NATIVE, BIG_ENDIAN, 0, 0];
+    let put = |bytes: &mut Vec<u8>, words: &[u32]| {
+        words
+            .iter()
+            .for_each(|word| bytes.extend_from_slice(&word.to_be_bytes()));
+    };
+    // Version, flags; size, name size and 0, count, type (uint64).
+    put(&mut bytes, &[0, 1, 32, 2 << 16, 1, 8]);
+    bytes.extend_from_slice(b"x\0\0\0\0\0\0\0");
+    put(&mut bytes, &[0, 0x1234]);
+    // The same of a string, then the end.
+    put(&mut bytes, &[32, 3 << 16, 1, 9]);
+    bytes.extend_from_slice(b"ab\0\0\0\0\0\0text\0\0\0\0");
+    put(&mut bytes, &[0]);
+    let list = NvList::new().with("x", 0x1234u64).with("ab", "text");
+    assert_eq!(decode(&bytes).unwrap(), list);
+}
+
+#[test]
 fn foreign_headers_are_refused() {
     let mut bytes = encode_native(&sample());
-    bytes[1] = 0;
+    bytes[1] = 2;
     assert_eq!(decode(&bytes).unwrap_err().kind(), ErrorKind::Unsupported);
     bytes[0] = 9;
     assert_eq!(decode(&bytes).unwrap_err().kind(), ErrorKind::Unsupported);
