@@ -3,12 +3,11 @@
 //! # What it is
 //! A pool has no byte order: each block pointer says which one its block has (`BP_GET_BYTEORDER`), and a
 //! block is written in the order of the host that writes it. So a block that a big-endian host wrote is
-//! converted once, when it is read, by the [`ByteswapClass`] of its object; everything above sees little-endian bytes, and
-//! whatever is changed there is written in the order of today.
+//! converted once, when it is read, by the [`ByteswapClass`] of its object; everything above sees
+//! little-endian bytes, and what is changed is written as such.
 //!
-//! What is a string of bytes (files, XDR, nvlists) stays. Two things are converted by who understands them:
-//! the system attributes of a file, whose kinds the registry of the file system knows ([`crate::sa`]), and the records of
-//! an intent log.
+//! What is a string of bytes (files, XDR, native nvlists) stays. The system attributes of a file are converted
+//! apart: the registry of the file system knows their kinds ([`crate::sa`]).
 //!
 //! # Invariants
 //! No bytes make a function here panic; what a block has too few or too many bytes for stays as it is.
@@ -61,7 +60,8 @@ fn swap_class(class: ByteswapClass, bytes: &mut [u8]) {
     }
 }
 
-/// Reverses each 64-bit word, which is all that an uberblock, an indirect block or a gang header needs; a remainder stays.
+/// Reverses each 64-bit word, which is all that an uberblock, an indirect block or a gang header needs. A
+/// remainder stays.
 #[doc(alias = "byteswap_uint64_array")]
 pub fn swap_words(bytes: &mut [u8]) {
     swap_all::<8>(bytes);
@@ -159,7 +159,7 @@ fn swap_dnode(bytes: &mut [u8]) {
     core.used.as_mut_bytes().reverse();
     let core = *core;
     let has_bonus = core.bonuslen.get() != 0;
-    // What is no dnode is refused by who reads it; here it only must not be taken apart.
+    // A reader refuses a dnode that cannot be; here it only must not be taken apart.
     if core.verify().is_err() {
         return;
     }

@@ -180,3 +180,51 @@ fn what_a_checkpoint_of_openzfs_takes_is_shown() {
     assert!(line.starts_with("checkpoint: created "), "{line}");
     assert!(line.contains(", consumes "), "{line}");
 }
+
+#[test]
+fn a_pool_of_version_14_is_read_and_nothing_else() {
+    let bench = golden("v14");
+    let listing = bench.ok("zpool import -d {dir}");
+    assert!(listing.contains("legacy on-disk version"), "{listing}");
+    let (code, _, said) = bench.run("zpool import -d {dir} old");
+    assert!(code == 0 && said.contains("it is of version 14"), "{said}");
+    let status = bench.ok("zpool status old");
+    assert!(status.contains("before feature flags"), "{status}");
+    assert_eq!(bench.ok("zpool get -Ho value version old"), "14\n");
+    let listing = bench.ok("zpool upgrade");
+    assert!(listing.contains("\n14   old\n"), "{listing}");
+    let names = bench.ok("zfs list -Ho name -t all -r old");
+    assert!(names.contains("old/clone@two\n"), "{names}");
+    let gone = bench.ok("cat old/fs@one:/gone");
+    assert_eq!(gone.lines().count(), 3000);
+    for command in [
+        "zpool upgrade old",
+        "zfs create old/new",
+        "zfs snapshot old@three",
+        "zfs destroy -r old/clone",
+        "rm old/fs:/numbers",
+    ] {
+        let (code, _, said) = bench.run(command);
+        assert!(
+            code == 1 && said.contains("version 14"),
+            "{command}: {said}"
+        );
+    }
+    bench.ok("zpool export old");
+}
+
+#[test]
+fn a_pool_of_a_big_endian_host_is_used_as_any_other() {
+    let bench = golden("big-endian");
+    bench.ok("zpool import -d {dir} be");
+    bench.ok("cp be/be:/text {dir}/text");
+    bench.ok("cp -a be/be:/dir be/be:/copy");
+    bench.ok("zfs create be/new");
+    bench.ok("cp {dir}/text be/new:/");
+    bench.ok("zfs destroy -r be/be");
+    bench.ok("zpool scrub be");
+    assert!(bench.ok("zpool history be").contains("zfs create be/new"));
+    let text = std::fs::read_to_string(bench.path("text")).unwrap();
+    assert_eq!(bench.ok("cat be/new:/text"), text);
+    bench.assert_clean("be");
+}
