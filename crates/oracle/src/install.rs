@@ -26,6 +26,7 @@ const PACKAGES: &[&str] = &[
     "bonnie++",
     "strace",
     "parallel",
+    "fuse3",
 ];
 /// Packages from bookworm-backports, section contrib.
 const BACKPORTS: &[&str] = &["zfs-dkms", "zfsutils-linux", "zfs-test", "libzfslinux-dev"];
@@ -48,8 +49,17 @@ pub(crate) fn is_installed() -> bool {
         "/usr/bin/g++",
     ];
     let programs = [
-        "git", "rsync", "fio", "sqlite3", "postgres", "setpriv", "dbench", "bonnie++", "strace",
+        "git",
+        "rsync",
+        "fio",
+        "sqlite3",
+        "postgres",
+        "setpriv",
+        "dbench",
+        "bonnie++",
+        "strace",
         "parallel",
+        "fusermount3",
     ];
     tools
         .iter()
