@@ -31,7 +31,8 @@ pub fn encode_native(list: &NvList) -> Vec<u8> {
     out
 }
 
-/// Decodes a list written by a host of either byte order; bytes after it are ignored.
+/// Decodes a list written by a host of either byte order; bytes after it are ignored. Zeros, as on an empty disk, would
+/// be an empty list of a big-endian host, and are none.
 ///
 /// # Errors
 /// `Corrupt` if the bytes are not an nvlist, `Unsupported` for other encodings, byte orders, versions.
@@ -47,7 +48,11 @@ pub fn decode_native(bytes: &[u8]) -> Result<NvList> {
     };
     let version = i32::from_le_bytes(reader.chunk()?);
     let nvflag = u32::from_le_bytes(reader.chunk()?);
-    take_pairs(&mut reader, Embedded { version, nvflag }, 0)
+    let list = take_pairs(&mut reader, Embedded { version, nvflag }, 0)?;
+    if order == BIG_ENDIAN && nvflag == 0 && list.is_empty() {
+        return Err(Error::corrupt("zeros, not an nvlist"));
+    }
+    Ok(list)
 }
 
 fn put_i32(out: &mut Vec<u8>, value: i32) {

@@ -192,6 +192,10 @@ fn native_lists_of_a_big_endian_host_are_read() {
     put(&mut bytes, &[0]);
     let list = NvList::new().with("x", 0x1234u64).with("ab", "text");
     assert_eq!(decode(&bytes).unwrap(), list);
+    assert_eq!(
+        decode(&[0; 64]).unwrap_err().context(),
+        "zeros, not an nvlist"
+    );
 }
 
 #[test]
