@@ -129,8 +129,8 @@ pub fn set_beside_mac(kind: ChecksumType, verifier: &Words, block: &mut [u8]) {
 }
 
 fn seal(kind: ChecksumType, verifier: &Words, has_mac: bool, block: &mut [u8]) {
-    let mut eck = Eck::locate(kind, block).unwrap_or_else(|e| panic!("sealing a block: {e}"));
-    eck.order = Order::Little;
+    let eck = Eck::in_order(kind, block, Order::Little);
+    let eck = eck.unwrap_or_else(|e| panic!("sealing a block: {e}"));
     block[eck.at..eck.at + MAGIC_BYTES].copy_from_slice(&ECK_MAGIC.to_le_bytes());
     let words = eck.expected(kind, verifier, has_mac, block);
     let range = eck.words();
@@ -222,34 +222,40 @@ struct Eck {
 }
 
 impl Eck {
+    /// That of a block that was written, in the order that its magic shows.
     fn locate(kind: ChecksumType, block: &[u8]) -> Result<Eck> {
+        let at = Eck::at(kind, block)?;
+        let order = Order::of_magic(block, at).unwrap_or(Order::Little);
+        Eck::in_order(kind, block, order)
+    }
+
+    fn at(kind: ChecksumType, block: &[u8]) -> Result<usize> {
         assert!(kind.is_embedded(), "{kind} is not an embedded checksum");
         let size = block.len();
-        if kind != ChecksumType::Zilog2 {
-            let at = size
-                .checked_sub(ECK_BYTES)
-                .ok_or_else(|| mismatch(format!("{kind} block of {size} bytes")))?;
-            return Ok(Eck {
-                at,
-                covered: size,
-                order: Order::of_magic(block, at).unwrap_or(Order::Little),
-            });
-        }
-        if size < ZIL_ECK_AT + ECK_BYTES {
-            return Err(mismatch(format!("{kind} block of {size} bytes")));
-        }
-        let order = Order::of_magic(block, ZIL_ECK_AT).unwrap_or(Order::Little);
-        let nused = order.read(block, ZIL_NUSED_AT);
-        let covered = nused
-            .checked_next_multiple_of(ZIL_ROUND_BYTES)
-            .and_then(|bytes| usize::try_from(bytes).ok())
-            .filter(|bytes| (ZIL_ECK_AT + ECK_BYTES..=size).contains(bytes))
-            .ok_or_else(|| mismatch(format!("zc_nused is {nused} in a block of {size} bytes")))?;
-        Ok(Eck {
-            at: ZIL_ECK_AT,
-            covered,
-            order,
-        })
+        let at = match kind {
+            ChecksumType::Zilog2 => Some(ZIL_ECK_AT).filter(|at| at + ECK_BYTES <= size),
+            _ => size.checked_sub(ECK_BYTES),
+        };
+        at.ok_or_else(|| mismatch(format!("{kind} block of {size} bytes")))
+    }
+
+    fn in_order(kind: ChecksumType, block: &[u8], order: Order) -> Result<Eck> {
+        let at = Eck::at(kind, block)?;
+        let size = block.len();
+        let covered = match kind {
+            ChecksumType::Zilog2 => {
+                let nused = order.read(block, ZIL_NUSED_AT);
+                nused
+                    .checked_next_multiple_of(ZIL_ROUND_BYTES)
+                    .and_then(|bytes| usize::try_from(bytes).ok())
+                    .filter(|bytes| (ZIL_ECK_AT + ECK_BYTES..=size).contains(bytes))
+                    .ok_or_else(|| {
+                        mismatch(format!("zc_nused is {nused} in a block of {size} bytes"))
+                    })?
+            }
+            _ => size,
+        };
+        Ok(Eck { at, covered, order })
     }
 
     /// The range of the four words.
