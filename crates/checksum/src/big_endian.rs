@@ -39,23 +39,16 @@ pub(crate) fn append(kind: ChecksumType, mut sums: Words, bytes: &[u8]) -> Words
         let swapped = &mut piece[..chunk.len()];
         swapped.copy_from_slice(chunk);
         sums = match is_fletcher2 {
-            true => {
-                swapped
-                    .as_chunks_mut::<8>()
-                    .0
-                    .iter_mut()
-                    .for_each(|word| word.reverse());
-                fletcher2_append(sums, swapped)
-            }
-            false => {
-                swapped
-                    .as_chunks_mut::<4>()
-                    .0
-                    .iter_mut()
-                    .for_each(|word| word.reverse());
-                fletcher4_append(sums, swapped)
-            }
+            true => fletcher2_append(sums, reversed::<8>(swapped)),
+            false => fletcher4_append(sums, reversed::<4>(swapped)),
         };
     }
     sums
+}
+
+/// Reverses the bytes of each word of `N` bytes.
+fn reversed<const N: usize>(bytes: &mut [u8]) -> &[u8] {
+    let (words, _) = bytes.as_chunks_mut::<N>();
+    words.iter_mut().for_each(|word| word.reverse());
+    bytes
 }

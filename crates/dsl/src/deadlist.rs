@@ -37,7 +37,8 @@ use std::sync::Arc;
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::{Dnode, Tx};
 use phys::dsl::DeadlistPhys;
-use phys::{BlkPtrPhys, ObjectType, Phys};
+use phys::{BlkPtrPhys, ObjectType, Phys, pool_names};
+use zap::directory;
 use zerocopy::IntoBytes;
 
 use crate::bpobj::Bpobj;
@@ -69,12 +70,17 @@ impl Deadlist {
     /// Opens a deadlist.
     ///
     /// # Errors
-    /// `Corrupt` for another object.
+    /// `Corrupt` for another object; `Unsupported` for an old list in a pool that was upgraded: it is written to.
     #[doc(alias = "dsl_deadlist_open")]
     pub fn open(mos: &Arc<Mos>, object: ObjectId) -> Result<Deadlist> {
         let dnode = mos.hold(object)?;
         let type_ = dnode.type_();
         let is_old = type_ == ObjectType::BPOBJ;
+        let features = pool_names::FEATURES_FOR_READ;
+        if is_old && directory::find(mos.objset(), features)?.is_some() {
+            let text = format!("deadlist {object} has the format of pools before version 26");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         if !is_old && type_ != ObjectType::DEADLIST {
             return Err(Error::corrupt(format!(
                 "object {object} is {type_:?}, not a deadlist"
