@@ -360,11 +360,16 @@ fn zdb_of_checkpoint(folder: &Path) -> Zdb {
 
 /// Taken, half discarded, discarded, taken again, with another vdev, rewound: the real `zdb` looks at the pool each
 /// time, and at the checkpointed state.
+///
+/// How much is discarded meanwhile is a matter of how many txgs there are: simulated time says that.
 #[test]
-fn zdb_finds_each_state_of_checkpoints_clean() {
-    if !have_zdb() {
-        return;
+fn sim_zdb_finds_each_state_of_checkpoints_clean() {
+    if have_zdb() {
+        rt::simulate(65, each_state);
     }
+}
+
+fn each_state() {
     let folder = tempfile::tempdir().unwrap();
     let disks: Vec<_> = (0..3).map(|n| image(folder.path(), n)).collect();
     let (mut dice, mut world) = (Dice::new(seed(65)), World::default());
@@ -584,21 +589,13 @@ zpool status theirs | tee /dev/stderr | grep -q "checkpoint: discarding"
 zpool export theirs
 "#;
 
-#[test]
-fn the_kernel_rewinds_to_a_checkpoint_and_ends_a_discard() {
-    let Some(guest) = Guest::find() else { return };
-    if !have_zdb() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let host = tempfile::tempdir().unwrap();
+/// A pool with a checkpoint, and one that is left while it discards its own (simulated time says how much of it is).
+/// What is in the checkpoint of the first, and in the second.
+fn kept_and_half_discarded(folder: &Path) -> Vec<World> {
     let mut dice = Dice::new(seed(68));
-    let paths: Vec<PathBuf> = (0..2)
-        .map(|n| folder.path().join(format!("disk{n}")))
-        .collect();
     let mut worlds = Vec::new();
     for (n, name) in ["tank", "half"].into_iter().enumerate() {
-        let disk = [image(folder.path(), n)];
+        let disk = [image(folder, n)];
         let mut world = World::default();
         let spa = pool::create_with(name, Layout::Stripe, 9, &disk, root(), slowly()).unwrap();
         steps(&spa, &mut world, &mut dice, 80);
@@ -615,6 +612,21 @@ fn the_kernel_rewinds_to_a_checkpoint_and_ends_a_discard() {
             spa.export().unwrap();
         }
     }
+    worlds
+}
+
+#[test]
+fn the_kernel_rewinds_to_a_checkpoint_and_ends_a_discard() {
+    let Some(guest) = Guest::find() else { return };
+    if !have_zdb() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let host = tempfile::tempdir().unwrap();
+    let paths: Vec<PathBuf> = (0..2)
+        .map(|n| folder.path().join(format!("disk{n}")))
+        .collect();
+    let worlds = rt::simulate(68, || kept_and_half_discarded(folder.path()));
     let theirs = host.path().join("disk2");
     drop(image(host.path(), 2));
     let names: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
