@@ -37,6 +37,11 @@ pub(crate) fn can_mount() -> bool {
     can
 }
 
+/// A program that tests file systems, if it can be used here.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    (oracle::have_tool(name) && can_mount()).then(|| oracle::find_tool(name).expect("it is there"))
+}
+
 /// Whether a directory is mounted, by the kernel's list.
 pub(crate) fn is_mounted(directory: &Path) -> bool {
     let list = std::fs::read_to_string("/proc/self/mounts").unwrap();
