@@ -51,7 +51,6 @@ fn run(command: &mut Command) {
 ///
 /// Cases on a read-only file system remount it by `mount`, which is `folder`'s: for `fuse.ashift` Debian's asks a
 /// program `ashift` to do that, unless `-i` says that the kernel is to.
-/// `ashift` to do that, unless `-i` says that the kernel is to.
 fn outcomes(
     program: &Path,
     config: &Path,
