@@ -78,7 +78,7 @@ pub use dnode_read::Content;
 pub use followed::Followed;
 pub use found::{FoundDnodes, FoundObjset, Likeness, Sketch, sketch};
 pub use image::NewObject;
-pub use objset::Objset;
+pub use objset::{Objset, read_zil_header};
 pub use props::{ObjsetProps, RedundantMetadata};
 pub use tx::Tx;
 pub use txg::{FailMode, OnSuspend, SuspendEvent, SuspendSettings, TxGroups, TxgSettings, TxgSync};

@@ -75,6 +75,20 @@ fn new_meta(id: ObjsetId) -> Image {
     image
 }
 
+/// Where the intent log of an objset begins, by its root block alone.
+///
+/// # Errors
+/// Any read error; `Corrupt` for a block that is no root of an objset.
+pub fn read_zil_header(
+    store: &dyn BlockStore,
+    id: ObjsetId,
+    root: &BlkPtrPhys,
+) -> Result<ZilHeaderPhys> {
+    let block = store.read(root, &Bookmark::root(id))?;
+    let phys = ObjsetPhys::parse(&block).within(|| format!("objset {id}"))?;
+    Ok(phys.zil_header)
+}
+
 impl Objset {
     /// A new objset, without any object. It exists on disk after its first sync.
     #[must_use]

@@ -205,11 +205,20 @@ impl DslPool {
                 continue;
             };
             let has_objset = !head.root_bp().is_hole() && !head.is_inconsistent();
-            if has_objset && !head.objset()?.zil_header().log.is_hole() {
+            if has_objset && self.has_log(&head)? {
                 heads.push(head);
             }
         }
         Ok(heads)
+    }
+
+    /// Whether a head has an intent log. One that is not open stays so: a pool has many, and few of them have logs.
+    fn has_log(&self, head: &Arc<DslDataset>) -> Result<bool> {
+        let header = match head.open_objset() {
+            Some(objset) => objset.zil_header(),
+            None => dmu::read_zil_header(self.store().as_ref(), head.objset_id(), &head.root_bp())?,
+        };
+        Ok(!header.log.is_hole())
     }
 
     #[doc(alias = "zil_claim")]
