@@ -27,7 +27,7 @@ use spa::NewPool;
 use vdev::{AuxSpec, Grouping, TopSpec};
 use zio::AllocClass;
 
-use super::devices::{Device, Purpose, objection};
+use super::devices::{Device, Purpose, TYPE, objection, tells_disks};
 use super::props::pool_change;
 use super::{Fail, Outcome};
 use crate::failure::SAME_DEVICE;
@@ -59,7 +59,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     }
     let spec = parse_vdev_spec(words)?;
     check_ashift(args)?;
-    let (tops, aux) = resolve(&spec)?;
+    let (tops, aux) = resolve(&spec, tells_disks(args)?)?;
     check_devices(session, pool, &spec, (&tops, &aux), args.has('f'))?;
     check_places(args)?;
     let (mut wanted, facts, encryption) = read_options(pool, args, &needed_features(&spec))?;
@@ -133,6 +133,7 @@ fn check_option_names(args: &Parsed) -> Result<(), Fail> {
                 }
                 _ => {
                     desc.is_some()
+                        || name == TYPE
                         || is_feature_property(name)
                         || TableKind::Vdev.lookup(name).is_some()
                 }
@@ -278,8 +279,11 @@ fn all<'d>((tops, aux): Devices<'d>) -> impl Iterator<Item = &'d Device> {
 }
 
 /// The devices that a specification names.
-pub(super) fn resolve(spec: &VdevSpec) -> Result<(Vec<TopSpec<Device>>, AuxSpec<Device>), Fail> {
-    let find = |name: &String| Device::find(name);
+pub(super) fn resolve(
+    spec: &VdevSpec,
+    is_told_disk: bool,
+) -> Result<(Vec<TopSpec<Device>>, AuxSpec<Device>), Fail> {
+    let find = |name: &String| Device::find(name).map(|device| device.told_disk(is_told_disk));
     let tops: Result<_, _> = spec.tops.iter().map(|top| top.try_map(find)).collect();
     let tops = tops?;
     let aux = AuxSpec {
@@ -370,7 +374,8 @@ fn read_options(
     let mut cachefile = args.value('t').map(|_| "none".to_owned());
     let mut compatibility = None;
     let (mut enabled, mut disabled) = (Vec::new(), Vec::new());
-    for (name, value) in args.values('o').filter_map(split_assignment) {
+    let assignments = args.values('o').filter_map(split_assignment);
+    for (name, value) in assignments.filter(|(name, _)| *name != TYPE) {
         let assignment = parse_pool_assignment(name, value, &context);
         let assignment = assignment.map_err(|e| format!("{what}: {e}"))?;
         let is_off = assignment.1.as_number() == Some(0);

@@ -7,6 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use admin::getopt::Parsed;
+use admin::prop::split_assignment;
 use base::{ErrorKind, Guid};
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
@@ -25,6 +27,8 @@ pub(super) struct Device {
     pub(super) path: PathBuf,
     /// Whether it is a file.
     pub(super) is_file: bool,
+    /// Whether its labels are to call it a disk although it is a file.
+    pub(super) is_told_disk: bool,
 }
 
 impl Device {
@@ -48,9 +52,11 @@ impl Device {
         let Ok(metadata) = std::fs::metadata(&path) else {
             if world.open(typed, OpenMode::Inspect).is_ok() {
                 let path = PathBuf::from(world.canonical(typed));
+                // A partition of an image.
                 return Ok(Device {
                     is_file: !path.starts_with("/dev"),
                     path,
+                    is_told_disk: true,
                 });
             }
             if given.is_absolute() {
@@ -72,6 +78,7 @@ impl Device {
         Ok(Device {
             path,
             is_file: !is_block,
+            is_told_disk: false,
         })
     }
 
@@ -80,6 +87,7 @@ impl Device {
             Ok(provider) => Ok(Device {
                 path: Path::new("/dev").join(provider.name()),
                 is_file: false,
+                is_told_disk: false,
             }),
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(format!("cannot open '{typed}': {error}"))
@@ -92,9 +100,15 @@ impl Device {
         }
     }
 
+    /// The same device; `is_told_disk`: its labels are to call it a disk in any case.
+    pub(super) fn told_disk(mut self, is_told_disk: bool) -> Device {
+        self.is_told_disk |= is_told_disk;
+        self
+    }
+
     /// The vdev kind that goes into labels.
     pub(super) fn kind(&self) -> VdevKind {
-        if self.is_file {
+        if self.is_file && !self.is_told_disk {
             VdevKind::File
         } else {
             VdevKind::Disk
@@ -109,6 +123,23 @@ impl Device {
     /// Opens it.
     pub(super) fn open(&self, mode: OpenMode) -> base::Result<Arc<dyn Provider>> {
         Namespace::open(&*current()?, &self.name(), mode)
+    }
+}
+
+/// The option `-o type=disk`, which OpenZFS does not have.
+pub(super) const TYPE: &str = "type";
+
+/// Whether `-o type=disk` says that labels are to call files disks. What is to be copied onto a disk needs that: OpenZFS
+/// opens as a file only what is one.
+pub(super) fn tells_disks(args: &Parsed) -> Result<bool, String> {
+    let assignments = args.values('o').filter_map(split_assignment);
+    let told = assignments.filter(|(name, _)| *name == TYPE).last();
+    match told {
+        None => Ok(false),
+        Some((_, "disk")) => Ok(true),
+        Some((_, value)) => Err(format!(
+            "invalid 'type={value}' property: only 'disk' is allowed, for files that are to be copied onto disks."
+        )),
     }
 }
 

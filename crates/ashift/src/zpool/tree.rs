@@ -24,7 +24,7 @@ use zio::AllocClass;
 
 use super::create::{check_twice, leaf_facts, objections, pool_device, resolve, shown_name};
 use super::device_state::{CACHED, RESERVED, find_device, find_group, is_cache, is_free_spare};
-use super::devices::{Device, Purpose, is_distributed_spare, objection};
+use super::devices::{Device, Purpose, TYPE, is_distributed_spare, objection, tells_disks};
 use super::list::styles;
 use super::{Fail, Outcome, change_error};
 
@@ -71,7 +71,7 @@ fn attach_or_replace(
         Attach::Side => format!("cannot attach {new} to {old}"),
         Attach::Replacement | Attach::Spare => format!("cannot replace {old} with {new}"),
     };
-    let given = given_ashift(args)?;
+    let (given, is_told_disk) = (given_ashift(args)?, tells_disks(args)?);
     let resilver = match args.has('s') {
         true => Resilver::Sequential,
         false => Resilver::Healing,
@@ -86,7 +86,7 @@ fn attach_or_replace(
         return Ok(());
     }
     let ashift = given.unwrap_or_else(|| ashift_of(&pool));
-    let device = Device::find(new)?;
+    let device = Device::find(new)?.told_disk(is_told_disk);
     let purpose = match attach {
         Attach::Replacement => Purpose::Replacement(name),
         Attach::Side | Attach::Spare => Purpose::Vdev,
@@ -298,7 +298,7 @@ pub(super) fn detach(session: &Session, args: &Parsed) -> Outcome {
 
 /// `zpool add`. With `-n`, everything is checked, and the outcome is shown.
 pub(super) fn add(session: &Session, args: &Parsed) -> Outcome {
-    let given = given_ashift(args)?;
+    let (given, is_told_disk) = (given_ashift(args)?, tells_disks(args)?);
     let Some((name, words)) = args.operands.split_first() else {
         return Err(Fail::Usage("missing pool name argument".into()));
     };
@@ -310,7 +310,7 @@ pub(super) fn add(session: &Session, args: &Parsed) -> Outcome {
     let pool = open(session, name, &what)?;
     let ashift = given.unwrap_or_else(|| ashift_of(&pool));
     let spec = parse_vdev_spec(words)?;
-    let (tops, aux) = resolve(&spec)?;
+    let (tops, aux) = resolve(&spec, is_told_disk)?;
     let wrong = objections(session, (&tops, &aux), allowed.in_use)?;
     check_free(&wrong, allowed.in_use)?;
     if !allowed.other_replication && !tops.is_empty() {
@@ -393,13 +393,16 @@ fn check_free(wrong: &[String], is_forced: bool) -> Result<(), Fail> {
     Err(Fail::Failed(override_message(wrong, is_forced)))
 }
 
-/// `-o ashift=N`, the only property that new devices take.
+/// `-o ashift=N`, the only property of OpenZFS's that new devices take.
 fn given_ashift(args: &Parsed) -> Result<Option<u32>, Fail> {
     let mut given = None;
     for assignment in args.values('o') {
         let Some((name, value)) = split_assignment(assignment) else {
             return Err(Fail::Usage("missing '=' for -o option".into()));
         };
+        if name == TYPE {
+            continue;
+        }
         if name != "ashift" {
             return Err(Fail::Usage(String::new()));
         }

@@ -7,6 +7,7 @@ mod autotrim;
 mod busy;
 mod caches;
 mod damage;
+mod disks;
 mod events;
 mod expand;
 mod guid;
