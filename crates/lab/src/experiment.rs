@@ -424,6 +424,10 @@ const BUILTIN: &[(&str, &str)] = &[
     ("phybs-512e", include_str!("../experiments/phybs-512e.toml")),
     ("alignment", include_str!("../experiments/alignment.toml")),
     (
+        "alignment-on-ext4",
+        include_str!("../experiments/alignment-on-ext4.toml"),
+    ),
+    (
         "bonnie-on-512e",
         include_str!("../experiments/bonnie-on-512e.toml"),
     ),
