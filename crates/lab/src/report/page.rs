@@ -119,7 +119,7 @@ fn judged(outcome: &Outcome) -> (usize, usize) {
 fn verdict(outcome: &Outcome) -> String {
     match judged(outcome) {
         (0, _) => {
-            "<p class=\"faint\">Predictions: nothing was published to compare with.</p>\n".into()
+            "<p class=\"faint\">Predictions: no published figures are set beside them.</p>\n".into()
         }
         (all, 0) => format!(
             "<p class=\"verdict good\">All {all} published figures are reproduced within their \
