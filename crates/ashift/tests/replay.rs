@@ -59,6 +59,81 @@ fn a_misaligned_partition_shows_in_latencies_and_partial_sectors() {
 }
 
 #[test]
+fn reads_do_not_care_where_a_partition_begins() {
+    let bench = machine();
+    let mut text = String::from("fio version 2 iolog\n");
+    for n in 0..200_u64 {
+        text += &format!("x read {} 4096\n", (n * 7919 % 16_000 + 100) * 4096);
+    }
+    trace(&bench, &text);
+    let mean = |device: &str| {
+        let report = replay(&bench, &format!("-a -q 1 {{dir}}/t.log {device}"));
+        assert_eq!(report["partial"]["drive"]["writes"], 0);
+        report["mean_ns"].as_f64().unwrap()
+    };
+    let ratio = mean("ada0s1") / mean("ada0");
+    assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
+}
+
+#[test]
+fn a_packed_trace_is_unpacked() {
+    let bench = machine();
+    trace(
+        &bench,
+        "fio version 2 iolog\nx read 0 4096\nx read 8192 4096\n",
+    );
+    let plain = bench.ok("-m {dir}/m replay -af {dir}/t.log ada0");
+    assert!(
+        plain.contains("a command took ") && plain.contains(" ms at most"),
+        "{plain}"
+    );
+    let packed = Command::new("gzip").arg(bench.path("t.log")).status();
+    if !packed.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: there is no gzip here");
+        return;
+    }
+    let report = replay(&bench, "-a {dir}/t.log.gz ada0");
+    assert_eq!(report["commands"]["read"]["count"], 2);
+    std::fs::write(bench.path("t.log.gz"), [0x1f, 0x8b, 8, 0, 1]).unwrap();
+    let (code, _, said) = bench.run("-m {dir}/m replay -a {dir}/t.log.gz ada0");
+    assert!(code != 0 && said.contains("t.log.gz: "), "{said}");
+}
+
+#[test]
+fn a_raid5_writes_its_parity_and_is_slower_where_its_partitions_are_off() {
+    let bench = Bench::new(&[]);
+    let drives = "ada0=wd20ears,size=300MB ada1=wd20ears,size=300MB ada2=wd20ears,size=300MB";
+    bench.ok(&format!("machine create --seed 7 {{dir}}/m {drives}"));
+    for drive in ["ada0", "ada1", "ada2"] {
+        let line = format!(
+            "parted -s -a none {drive} mklabel gpt mkpart a 34s 290000s mkpart b 290007s 100%"
+        );
+        bench.ok(&format!("-m {{dir}}/m {line}"));
+    }
+    let mut text = String::from("fio version 2 iolog\n");
+    for n in 0..60_u64 {
+        text += &format!("x write {} 4096\nx sync 0 0\n", n * 7919 % 4_000 * 4096);
+    }
+    trace(&bench, &text);
+    let whole = replay(&bench, "-a -r 64k {dir}/t.log ada0 ada1 ada2");
+    let off = replay(&bench, "-a -r 64k {dir}/t.log ada0p1 ada1p1 ada2p1");
+    assert_eq!(whole["device"], "raid5(ada0,ada1,ada2)");
+    let partial = |report: &Value| report["partial"]["drive"]["writes"].as_u64().unwrap();
+    // A page of data and one of parity.
+    assert_eq!((partial(&whole), partial(&off)), (0, 120));
+    let time = |report: &Value| report["elapsed_ns"].as_f64().unwrap();
+    assert!(time(&off) > 1.1 * time(&whole), "{off} {whole}");
+    for (words, why) in [
+        ("-a {dir}/t.log ada0 ada1 ada2", "several are for a RAID-5"),
+        ("-a -r 5k {dir}/t.log ada0 ada1 ada2", "not a power of two"),
+        ("-a -r 64k {dir}/t.log ada0 ada1", "it needs three"),
+    ] {
+        let (code, _, said) = bench.run(&format!("-m {{dir}}/m replay {words}"));
+        assert!(code != 0 && said.contains(why), "{said}");
+    }
+}
+
+#[test]
 fn a_trace_keeps_its_times_and_a_queue_its_depth() {
     let bench = machine();
     trace(

@@ -9,6 +9,7 @@
 //!                                   # another clock: "freebsd-9@{ghz}GHz"
 //! memory = "8G"                     # of the machines, if caches are to be as large as theirs were
 //! answers = true                    # what the commands say is a result: it is shown without being opened
+//! trace = "bonnie-on-ext4"          # a block trace that comes along: beside the machines as bonnie-on-ext4.log.gz
 //!
 //! [source]                          # left out for predictions
 //! title = "A write-up"
@@ -52,6 +53,11 @@
 //! pattern = '\((?<value>\d+) bytes/sec\)'
 //! scale = 1e-6
 //! tolerance_percent = 20            # of the published figure
+//!
+//! [[histogram]]                     # for the report: a bar for each line that matches
+//! title = "how long commands took"
+//! command = "replay"
+//! pattern = '^less than (?<label>\S+ \S+) *(?<value>\d+)'
 //!
 //! [[ratio]]
 //! reading = "rate"
@@ -261,6 +267,18 @@ impl Reading {
     }
 }
 
+/// A histogram, read from the output of a command.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Histogram {
+    /// The title to show.
+    pub title: String,
+    /// The first words of the command; the last such command of a case is read.
+    pub command: String,
+    /// A regular expression with groups `label` and `value`, a whole number, matched line by line.
+    pub pattern: String,
+}
+
 /// A figure of one case divided by that of another.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -310,6 +328,8 @@ pub struct Experiment {
     pub host: String,
     /// Files that are made for it.
     pub files: Option<Files>,
+    /// A block trace that comes along, which its commands use.
+    pub trace: Option<String>,
     /// What is assumed.
     pub assumptions: Vec<Assumption>,
     /// The memory of the machines, if that is a figure of them.
@@ -328,6 +348,8 @@ pub struct Experiment {
     pub cases: Vec<Case>,
     /// The figures to read.
     pub readings: Vec<Reading>,
+    /// The histograms to draw.
+    pub histograms: Vec<Histogram>,
     /// The ratios to compute.
     pub ratios: Vec<Ratio>,
     /// How the best configuration is chosen.
@@ -357,6 +379,8 @@ struct File {
     #[serde(default)]
     files: Option<Files>,
     #[serde(default)]
+    trace: Option<String>,
+    #[serde(default)]
     required: BTreeMap<String, String>,
     #[serde(default)]
     sweep: BTreeMap<String, Vec<Scalar>>,
@@ -364,6 +388,8 @@ struct File {
     case: Vec<CaseEntry>,
     #[serde(default)]
     reading: Vec<Reading>,
+    #[serde(default)]
+    histogram: Vec<Histogram>,
     #[serde(default)]
     ratio: Vec<Ratio>,
     #[serde(default)]
@@ -397,6 +423,10 @@ const BUILTIN: &[(&str, &str)] = &[
     ),
     ("phybs-512e", include_str!("../experiments/phybs-512e.toml")),
     ("alignment", include_str!("../experiments/alignment.toml")),
+    (
+        "alignment-on-ext4",
+        include_str!("../experiments/alignment-on-ext4.toml"),
+    ),
     (
         "bonnie-on-512e",
         include_str!("../experiments/bonnie-on-512e.toml"),
@@ -488,6 +518,7 @@ impl Experiment {
             host: file.host,
             assumptions: file.assumption,
             files: file.files,
+            trace: file.trace,
             memory: file.memory,
             answers: file.answers,
             parameters: Parameters::new(file.parameters),
@@ -496,6 +527,7 @@ impl Experiment {
             drives: file.drives,
             cases,
             readings: file.reading,
+            histograms: file.histogram,
             ratios: file.ratio,
             recommend: file.recommend,
         };
@@ -546,6 +578,9 @@ impl Experiment {
         if self.drives.is_empty() {
             return fail("no drive".into());
         }
+        if let Some(trace) = &self.trace {
+            crate::traces::find(trace).map_err(|e| e.within(self.path.clone()))?;
+        }
         let mut names = BTreeSet::new();
         for case in &self.cases {
             if !names.insert(&*case.name) {
@@ -574,6 +609,10 @@ impl Experiment {
                     reading.name, case.name
                 ));
             }
+        }
+        for histogram in &self.histograms {
+            crate::tally::check(histogram, &self.cases)
+                .map_err(|e| Error::invalid(format!("{}: {e}", self.path)))?;
         }
         for ratio in &self.ratios {
             self.check_ratio(ratio, &names)?;

@@ -37,17 +37,19 @@ pub mod run;
 mod sensitivity;
 mod shell;
 mod table;
+mod tally;
+mod traces;
 mod verdict;
 
 pub use at_once::AtOnce;
 pub use excerpt::excerpt;
 pub use experiment::{
-    Assumption, Case, Combine, CommandLine, Count, Experiment, Figure, FileKind, Files, Part,
-    Ratio, Reading, Source, builtin,
+    Assumption, Case, Combine, CommandLine, Count, Experiment, Figure, FileKind, Files, Histogram,
+    Part, Ratio, Reading, Source, builtin,
 };
 pub use outcome::{
     Assumed, CaseOutcome, DriveTrace, Measured, Outcome, Ran, RatioOutcome, Seen, Sensitivity,
-    TraceEntry,
+    Tally, TraceEntry,
 };
 pub use parameters::{Parameters, Sweep};
 pub use recommend::{Recommend, Recommendation};

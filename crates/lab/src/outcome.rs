@@ -88,6 +88,9 @@ pub struct Measured {
 pub struct RatioOutcome {
     /// `gnop / plain`, in the cases' titles.
     pub title: String,
+    /// The heading of the reading.
+    #[serde(default)]
+    pub reading: String,
     /// The value measured here.
     pub value: f64,
     /// The published value.
@@ -139,6 +142,15 @@ pub struct Sensitivity {
     pub values: [f64; 3],
 }
 
+/// A histogram of one case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// The title to show.
+    pub title: String,
+    /// Label and count of each bar.
+    pub bars: Vec<(String, u64)>,
+}
+
 /// The outcome of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaseOutcome {
@@ -152,6 +164,9 @@ pub struct CaseOutcome {
     pub ran: Vec<Ran>,
     /// Its figures.
     pub figures: Vec<Measured>,
+    /// Its histograms.
+    #[serde(default)]
+    pub tallies: Vec<Tally>,
     /// The commands that each drive received.
     pub drives: Vec<DriveTrace>,
     /// Seconds on the machine's clock, all commands together.

@@ -165,6 +165,7 @@ mod tests {
                 figure("s", space),
                 figure("p", partial),
             ],
+            tallies: Vec::new(),
             drives: Vec::new(),
             seconds,
         }

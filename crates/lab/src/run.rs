@@ -15,6 +15,8 @@ use crate::parameters::Parameters;
 use crate::reading;
 use crate::sensitivity;
 use crate::shell::{Answer, MachinePlan, Shell};
+use crate::tally;
+use crate::traces;
 use crate::verdict::{self, Verdict};
 
 /// How an experiment is run.
@@ -104,6 +106,9 @@ pub fn run(
             &one_in,
             experiment.seed,
         )?;
+    }
+    if let Some(trace) = &experiment.trace {
+        traces::put(&options.folder, trace)?;
     }
     let cases = jobs.len();
     if options.sensitivity {
@@ -275,6 +280,11 @@ fn run_case(
         let kept = format!("{e}\nthe machine is kept in {}", machine.display());
         Error::new(ErrorKind::InvalidInput, kept)
     })?;
+    let tallies = experiment.histograms.iter();
+    let tallies = tallies.filter_map(|one| tally::tally(one, job.case, &ran).transpose());
+    let tallies = tallies
+        .collect::<Result<_, String>>()
+        .map_err(|text| at_case(Error::invalid(text)))?;
     Ok(CaseOutcome {
         name: job.case.name.clone(),
         title: job.case.title.clone(),
@@ -282,6 +292,7 @@ fn run_case(
         seconds: ran.iter().map(|ran| ran.seconds).sum(),
         ran,
         figures,
+        tallies,
         drives,
     })
 }
@@ -441,6 +452,10 @@ fn ratio_outcomes(
     cases: &[CaseOutcome],
 ) -> Result<Vec<RatioOutcome>> {
     let below = ratio.to_reading.as_ref().unwrap_or(&ratio.reading);
+    let mut readings = experiment.readings.iter();
+    let reading = readings
+        .find(|reading| reading.name == ratio.reading)
+        .map_or(&*ratio.reading, Reading::heading);
     let mut outcomes = Vec::new();
     let figure = |case: &CaseOutcome, name: &str| {
         let found = case.figure(name).map(|figure| figure.value);
@@ -465,6 +480,7 @@ fn ratio_outcomes(
         };
         outcomes.push(RatioOutcome {
             title,
+            reading: reading.to_owned(),
             value,
             published: ratio.published,
             deviation_percent,

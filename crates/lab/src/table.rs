@@ -161,18 +161,46 @@ pub(crate) fn pivot(outcome: &Outcome) -> Grid {
     }
 }
 
-/// The ratios, where nothing was published that they would stand beside; `None` if there are none, or they are in the
-/// other table.
+/// The ratios, a column for each reading, where nothing was published that they would stand beside; `None` if there
+/// are none, or they are in the other table.
 pub(crate) fn ratios(outcome: &Outcome) -> Option<Grid> {
     if outcome.is_compared() || outcome.ratios.is_empty() {
         return None;
     }
-    let rows = outcome.ratios.iter();
-    let rows = rows.map(|ratio| vec![ratio.title.clone(), number(ratio.value)]);
+    let (titles, readings) = (
+        distinct(outcome.ratios.iter().map(|ratio| &ratio.title)),
+        distinct(outcome.ratios.iter().map(|ratio| &ratio.reading)),
+    );
+    let cell = |title: &str, reading: &str| {
+        let mut ratios = outcome.ratios.iter();
+        let found = ratios.find(|ratio| ratio.title == title && ratio.reading == reading);
+        found.map_or("-".into(), |ratio| number(ratio.value))
+    };
+    let row = |title: &&str| {
+        let mut row = vec![(*title).to_owned()];
+        row.extend(readings.iter().map(|reading| cell(title, reading)));
+        row
+    };
+    let mut heading = vec!["compared".to_owned()];
+    match &readings[..] {
+        [_] => heading.push("ratio".to_owned()),
+        several => heading.extend(several.iter().map(|reading| format!("ratio: {reading}"))),
+    }
     Some(Grid {
-        heading: ["compared", "ratio"].map(str::to_owned).to_vec(),
-        rows: rows.collect(),
+        rows: titles.iter().map(row).collect(),
+        heading,
     })
+}
+
+/// Each of these once, in their order.
+fn distinct<'t>(texts: impl Iterator<Item = &'t String>) -> Vec<&'t str> {
+    let mut all: Vec<&str> = Vec::new();
+    for text in texts {
+        if !all.contains(&&**text) {
+            all.push(text);
+        }
+    }
+    all
 }
 
 /// What was measured at other values of one assumption; `None` if nothing was.

@@ -412,3 +412,49 @@ fn what_drives_counted_is_a_figure() {
     let text = text.replace("partial_writes", "partial");
     assert!(parse(&text).is_err());
 }
+
+#[test]
+fn ratios_of_several_readings_have_a_column_each() {
+    let text = MIRROR.replace("published =", "# published =")
+        + "[[reading]]\nname = 'time'\ncommand = 'measure'\nseconds = true\n\
+           [[ratio]]\nreading = 'time'\nof = 'b'\nto = 'a'\n";
+    let outcome = run_on(&parse(&text).unwrap(), &Fake::new(reply), 1).unwrap();
+    let table = outcome.table();
+    assert!(
+        table.contains("compared  ratio: rate  ratio: time\nb / a               4            1\n"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_histogram_is_drawn_of_the_lines_that_match() {
+    let text = format!(
+        "{MIRROR}\n[[histogram]]\ntitle = 'rates'\ncommand = 'measure'\n\
+         pattern = '^(?<label>rate) (?<value>[0-9]+)'\n"
+    );
+    let outcome = run_on(&parse(&text).unwrap(), &Fake::new(reply), 1).unwrap();
+    let bars = |case: usize| &outcome.cases[case].tallies[0].bars;
+    assert_eq!(
+        bars(0)[..],
+        [("rate".to_owned(), 9), ("rate".to_owned(), 10)]
+    );
+    assert_eq!(bars(1).len(), 1);
+    let page = lab::report::page(&[outcome], "a test");
+    assert!(page.contains("<h3>Histograms</h3>"), "{page}");
+    assert!(page.contains("<title>rate: 10 (52.6 %)"), "{page}");
+    let error = parse(&text.replace("(?<label>rate)", "rate")).unwrap_err();
+    assert!(
+        error.to_string().contains("no groups (?<label>…)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_trace_has_to_be_there() {
+    let text = format!("trace = 'nosuch'\n{MIRROR}");
+    let error = parse(&text).unwrap_err().to_string();
+    assert!(
+        error.contains("no trace 'nosuch'; there are bonnie-on-ext4"),
+        "{error}"
+    );
+}

@@ -7,6 +7,7 @@ use crate::verdict::Verdict;
 
 use super::bars;
 use super::drives;
+use super::histogram;
 use super::html::{escape, prose};
 
 /// One page about all these outcomes. `made_by` names the program and its version.
@@ -81,6 +82,7 @@ fn section(outcome: &Outcome, tag: &str) -> String {
         html.push_str(&table(&ratios));
     }
     html.push_str(&bars::charts(outcome));
+    html.push_str(&histogram::sections(outcome));
     html.push_str(&assumptions(outcome));
     let (drives, commands) = (drives::sections(outcome), commands(outcome));
     match outcome.answers {
@@ -117,7 +119,7 @@ fn judged(outcome: &Outcome) -> (usize, usize) {
 fn verdict(outcome: &Outcome) -> String {
     match judged(outcome) {
         (0, _) => {
-            "<p class=\"faint\">Predictions: nothing was published to compare with.</p>\n".into()
+            "<p class=\"faint\">Predictions: no published figures are set beside them.</p>\n".into()
         }
         (all, 0) => format!(
             "<p class=\"verdict good\">All {all} published figures are reproduced within their \

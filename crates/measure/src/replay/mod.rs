@@ -2,13 +2,15 @@
 //!
 //! # What it is
 //! [`parse`] reads a trace; [`run`] issues its commands in their order, at their times or as fast as they complete,
-//! with at most so many in flight; [`Replayed`] counts latencies. What is written are zeros.
+//! with at most so many in flight; [`Replayed`] counts latencies. What is written are zeros. [`Raid5`] is an array to
+//! replay on.
 //!
 //! # Invariants
 //! 1. Nothing is issued before every command is known to fit: within the device, in whole sectors.
 //! 2. A flush is issued when all commands before it are done, and the next one when it is: so a host that asks for
 //!    durability waits.
 
+mod raid5;
 mod report;
 mod trace;
 
@@ -22,6 +24,7 @@ use geom::{Bio, BioOp, Provider};
 
 use crate::ends::Ends;
 
+pub use raid5::Raid5;
 pub use report::{Latencies, Replayed};
 pub use trace::{Kind, Traced, parse};
 

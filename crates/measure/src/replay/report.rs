@@ -92,6 +92,17 @@ impl Replayed {
         }
     }
 
+    /// Latencies of all commands.
+    #[must_use]
+    pub fn all(&self) -> Latencies {
+        let mut all = Latencies::default();
+        for one in self.latencies.values() {
+            all.bytes += one.bytes;
+            all.each_ns.extend(&one.each_ns);
+        }
+        all
+    }
+
     /// How many commands there were.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -123,26 +134,27 @@ impl Replayed {
         out
     }
 
-    /// How many commands took how long, a line for each power of two of a nanosecond.
+    /// How many commands took how long, a line for each power of two of a nanosecond, a column for each kind and one
+    /// for all.
     #[must_use]
     pub fn histogram(&self) -> String {
-        let counts: BTreeMap<Kind, BTreeMap<u32, u64>> = self
-            .latencies
-            .iter()
-            .map(|(kind, one)| (*kind, one.histogram()))
+        let kinds = self.latencies.iter();
+        let mut counts: Vec<(&str, BTreeMap<u32, u64>)> = kinds
+            .map(|(kind, one)| (kind.name(), one.histogram()))
             .collect();
-        let bits = || counts.values().flat_map(|one| one.keys().copied());
+        counts.push(("all", self.all().histogram()));
+        let bits = || counts.iter().flat_map(|(_, one)| one.keys().copied());
         let (Some(least), Some(most)) = (bits().min(), bits().max()) else {
             return String::new();
         };
         let mut out = format!("{:<12}", "less than");
-        for kind in counts.keys() {
-            out += &format!("{:>9}", kind.name());
+        for (name, _) in &counts {
+            out += &format!("{name:>9}");
         }
         out.push('\n');
         for bit in least..=most {
             out += &format!("{:<12}", time(1_u64.checked_shl(bit).unwrap_or(u64::MAX)));
-            for one in counts.values() {
+            for (_, one) in &counts {
                 out += &format!("{:>9}", one.get(&bit).copied().unwrap_or(0));
             }
             out.push('\n');
