@@ -433,13 +433,7 @@ impl DslPool {
         ds.set_deadlist(None);
         Deadlist::free(mos, ObjectId(ds.fields().deadlist_obj), tx)?;
 
-        self.log(
-            ds,
-            "destroy",
-            &format!("(bptree, mintxg={})", ds.prev_snap_txg()),
-            tx,
-        )?;
-        self.free_tree_later(ds, tx)?;
+        self.free_tree(ds, tx)?;
 
         if let Some(prev) = &prev {
             let clones = prev.dir().fields().clones;
