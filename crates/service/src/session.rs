@@ -173,8 +173,8 @@ impl Session {
         })?;
         if self.access == Access::Write && mount.is_old() && !name.contains('@') {
             let text = format!(
-                "file system '{name}' is of version {}, which is only read here: 'zfs upgrade {name}' of OpenZFS makes \
-                 it one of version 5",
+                "file system '{name}' is of version {}, which is only read: 'zfs upgrade {name}' makes it one of \
+                 version 5",
                 mount.version()
             );
             self.pools.observer().notice(&text);

@@ -3,17 +3,22 @@
 //!
 //! `CUTS=all` tries every single write; the default takes a sample.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::ObjectId;
+use base::{ErrorKind, ObjectId};
 use dsl::Deadlist;
 use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use geom::disk::OpenMode;
 use phys::{ObjectType, feature};
+use ram::Memory;
 use spa::{Obstacle, Spa};
+use torture::hostile::{self, Image};
 use torture::model::World;
 use torture::{Dice, cuts, golden, pool, seed};
+use zpl::mount::{mount, upgrade};
+use zpl::{Attr, Create, FileType, Filesystem, SetAttr, SetXattr};
 
 /// Pools made by OpenZFS: the name of the image, and its version.
 const POOLS: [(&str, u64); 6] = [
@@ -223,6 +228,126 @@ fn cut(name: &str, version: u64, seed: u64) {
     assert_eq!(versions.last(), Some(&5000));
 }
 
+/// Images that lie: as many as `HOSTILE_IMAGES` says, from `SEED` on.
+#[test]
+fn an_old_pool_that_lies_is_upgraded_or_refused() {
+    let images = POOLS[..5].iter().map(|(name, _)| {
+        let bytes = golden::bytes(name);
+        let disk = Memory::new("/disk", bytes.len() as u64);
+        golden::fill(&disk, &bytes);
+        Image::of(vec![disk]).unwrap()
+    });
+    let images: Vec<Image> = images.collect();
+    let count = std::env::var("HOSTILE_IMAGES").ok();
+    let count = count.map_or(100, |count| count.parse().unwrap());
+    let first = seed(1);
+    let mut upgraded = 0;
+    for seed in first..first + count {
+        let devices = hostile::devices(&images, &mut Dice::new(seed));
+        let is_upgraded = rt::simulate(seed % 32, || {
+            let outcome = pool::upgrade(&devices).and_then(|spa| spa.close());
+            hostile::exercise(&devices, seed);
+            outcome.is_ok()
+        });
+        upgraded += u64::from(is_upgraded);
+    }
+    assert!(count < 100 || 2 * upgraded > count, "{upgraded} of {count}");
+}
+
+/// What `stat`, `readlink` and `read` say of everything below a directory, by path. Numbers of links and sizes of
+/// directories change with what is made there.
+fn tree_of(fs: &Filesystem) -> BTreeMap<String, (Attr, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut todo = vec![(String::new(), fs.root())];
+    while let Some((path, id)) = todo.pop() {
+        let attr = fs.getattr(id).unwrap();
+        let mut bytes = Vec::new();
+        match attr.file_type().unwrap() {
+            FileType::Directory => {
+                for entry in fs.list(id).unwrap() {
+                    let name = String::from_utf8(entry.name).unwrap();
+                    todo.push((format!("{path}/{name}"), entry.id));
+                }
+            }
+            FileType::Symlink => bytes = fs.readlink(id).unwrap(),
+            FileType::Regular => {
+                bytes = vec![0; attr.size as usize];
+                fs.read(id, 0, &mut bytes).unwrap();
+            }
+            _ => {}
+        }
+        found.insert(path, (attr, bytes));
+    }
+    found
+}
+
+fn has_znode(fs: &Filesystem, id: ObjectId) -> bool {
+    fs.objset().hold(id).unwrap().bonus_type() == ObjectType::ZNODE
+}
+
+#[test]
+fn files_of_an_old_version_become_new_ones_when_they_are_changed() {
+    for (name, version) in &POOLS[..4] {
+        let devices = [golden::golden(name)];
+        let spa = pool::upgrade(&devices).unwrap();
+        if *version > 8 {
+            enable_all(&spa);
+        }
+        let dsl = spa.parts().dsl();
+        let fs = mount(dsl, "old/fs", false).unwrap();
+        assert!(!fs.is_writable() && fs.is_old(), "{name}");
+        let refused = fs.unlink(fs.root(), b"numbers").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ReadOnly);
+        assert_eq!(upgrade(dsl, "old/fs").unwrap_err().kind(), ErrorKind::Busy);
+        let before = tree_of(&fs);
+        drop(fs);
+        upgrade(dsl, "old/fs").unwrap();
+        upgrade(dsl, "old/fs").unwrap();
+        spa.sync().unwrap();
+
+        let fs = mount(dsl, "old/fs", false).unwrap();
+        assert!(fs.is_writable() && tree_of(&fs) == before, "{name}");
+        // Each file gets another owner, which changes nothing else; regular ones are appended to.
+        for (path, (attr, bytes)) in &before {
+            assert!(has_znode(&fs, attr.id), "{name}: {path}");
+            let owner = SetAttr {
+                uid: Some(attr.uid + 5),
+                ..SetAttr::default()
+            };
+            fs.setattr(attr.id, &owner).unwrap();
+            assert!(!has_znode(&fs, attr.id), "{name}: {path}");
+            if attr.file_type() == Some(FileType::Regular) {
+                fs.write(attr.id, bytes.len() as u64, b"more").unwrap();
+            }
+        }
+        spa.sync().unwrap();
+        for (path, (attr, mut bytes)) in before {
+            let (now, have) = (fs.getattr(attr.id).unwrap(), tree_of(&fs)[&path].1.clone());
+            if attr.file_type() == Some(FileType::Regular) {
+                bytes.extend_from_slice(b"more");
+                assert_eq!(now.size, attr.size + 4);
+            } else {
+                assert_eq!((now.size, now.mtime), (attr.size, attr.mtime));
+            }
+            assert!(have == bytes, "{name}: {path}");
+            let same = |attr: &Attr| (attr.mode, attr.links, attr.gid, attr.parent, attr.crtime);
+            assert_eq!((same(&now), now.uid), (same(&attr), attr.uid + 5), "{path}");
+        }
+        let root = fs.root();
+        let made = fs.create_file(root, b"made", &Create::default()).unwrap();
+        fs.setxattr(made.id, b"user.a", b"b", SetXattr::Set)
+            .unwrap();
+        fs.setxattr(root, b"user.c", b"d", SetXattr::Set).unwrap();
+        fs.unlink(root, b"numbers").unwrap();
+        drop(fs);
+        spa.sync().unwrap();
+        pool::assert_clean(&spa);
+        spa.export().unwrap();
+        drop(spa);
+        pool::verify_with_zdb(&devices, "old");
+    }
+}
+
 /// Pools upgraded here, 0 to 4, then two that the kernel upgrades.
 const KERNEL: &str = r#"set -e
 mkdir /tmp/image
@@ -234,6 +359,9 @@ for n in 0 1 2 3 4; do
   zpool status old | grep -q "repaired 0B in .* with 0 errors"
   cd $(zfs get -H -o value mountpoint old/fs); find . -type f -exec sha256sum {} \; >/host/sums$n
   echo kernel >kernel; zfs snapshot -r old@kernel; rm kernel numbers
+  cd $(zfs get -H -o value mountpoint old/clone)
+  test "$(tail -c 4 "dir/below/file 17")" = more; ls -ldn long | grep -q " 5 "; test $(readlink long | wc -c) = 201
+  echo more >>"dir/below/file 2"; chmod 600 "dir/below/file 17"
   cd /
   zfs destroy old/clone@two
   zpool sync old
@@ -272,6 +400,24 @@ fn assert_sums(manifest: &str, said: &str, name: &str) {
     assert!(count > 20, "{name}: {count} files");
 }
 
+/// Makes `old/clone` a file system of the current version, and changes files there.
+fn change_files(spa: &Spa) {
+    let dsl = spa.parts().dsl();
+    upgrade(dsl, "old/clone").unwrap();
+    let fs = mount(dsl, "old/clone", false).unwrap();
+    for (path, (attr, bytes)) in tree_of(&fs) {
+        if attr.file_type() == Some(FileType::Regular) && path.contains("file 1") {
+            fs.write(attr.id, bytes.len() as u64, b"more").unwrap();
+        }
+    }
+    let link = fs.resolve_link("long").unwrap();
+    let owner = SetAttr {
+        uid: Some(5),
+        ..SetAttr::default()
+    };
+    fs.setattr(link, &owner).unwrap();
+}
+
 /// `UPGRADE=all`: some minutes.
 #[test]
 fn the_kernel_takes_upgraded_pools_and_what_it_upgrades_is_written_to() {
@@ -291,6 +437,7 @@ fn the_kernel_takes_upgraded_pools_and_what_it_upgrades_is_written_to() {
         if n < 5 {
             let spa = pool::upgrade(&open(n)).unwrap();
             enable_all(&spa);
+            change_files(&spa);
             spa.export().unwrap();
         }
     }

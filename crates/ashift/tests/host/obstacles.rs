@@ -234,8 +234,25 @@ fn a_pool_of_version_14_is_read_until_it_is_upgraded() {
         code == 1 && said.contains("Read-only file system"),
         "{said}"
     );
-    let why = "'old/fs' is of version 3, which is only read here: 'zfs upgrade old/fs' of OpenZFS";
+    let why = "'old/fs' is of version 3, which is only read: 'zfs upgrade old/fs'";
     assert!(said.contains(why), "{said}");
+    let listing = bench.ok("zfs upgrade");
+    assert!(listing.contains("\n 3   old/fs\n"), "{listing}");
+    let (code, _, said) = bench.run("zfs upgrade -V 4 old/fs");
+    assert!(code == 1 && said.contains("only version 5"), "{said}");
+    assert_eq!(bench.ok("zfs upgrade old/fs"), "1 filesystems upgraded\n");
+    let rest = "1 filesystems upgraded\n2 filesystems already at this version\n";
+    assert_eq!(bench.ok("zfs upgrade -a"), rest);
+    let all = "All filesystems are formatted with the current version.";
+    assert!(bench.ok("zfs upgrade").contains(all));
+    assert_eq!(bench.ok("zfs get -Ho value version old/fs"), "5\n");
+    bench.ok("rm old/fs:/numbers");
+    bench.ok("cp old/new:/numbers old/fs:/changed");
+    let history = bench.ok("zpool history -i old");
+    assert!(
+        history.contains("upgrade old/fs") && history.contains("from 3 to 5"),
+        "{history}"
+    );
     bench.ok("zpool scrub old");
     bench.assert_clean("old");
     bench.ok("zpool export old");
