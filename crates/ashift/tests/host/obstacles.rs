@@ -295,3 +295,22 @@ fn a_pool_of_a_big_endian_host_is_used_as_any_other() {
     assert_eq!(bench.ok("cat be/new:/text"), text);
     bench.assert_clean("be");
 }
+
+#[test]
+fn a_pool_that_is_held_is_upgraded() {
+    let bench = golden("v20");
+    bench.ok("zpool import -d {dir} old");
+    bench.ok("serve --background");
+    bench.ok("cat old/fs:/numbers");
+    let (code, _, said) = bench.run("zfs snapshot old@three");
+    assert!(code == 1 && said.contains("version 20"), "{said}");
+    bench.ok("zpool upgrade old");
+    bench.ok("zfs snapshot -r old@three");
+    bench.ok("zfs upgrade -r old");
+    bench.ok("rm old/fs:/numbers");
+    bench.ok("zfs destroy -r old/clone");
+    bench.ok("serve --stop");
+    let (code, _, _) = bench.run("cat old/fs:/numbers");
+    assert_eq!(code, 1);
+    bench.assert_clean("old");
+}
