@@ -103,6 +103,15 @@ impl Dnode {
         })
     }
 
+    /// Changes the type of the bonus.
+    ///
+    /// # Errors
+    /// `NotFound` when the object was freed.
+    #[doc(alias = "dmu_set_bonustype")]
+    pub fn set_bonus_type(&self, tx: &Tx, type_: ObjectType) -> Result<()> {
+        self.change(tx, |_, change| change.layer.fields.bonus_type = type_)
+    }
+
     /// Whether there is a spill block.
     #[must_use]
     pub fn has_spill(&self) -> bool {

@@ -233,7 +233,10 @@ impl DslPool {
             apply(unique, dead_unique_to_prev, "ds_unique_bytes");
             self.dirty_dataset(&prev);
         }
-        ds.with_deadlist(|deadlist| deadlist.insert(&tally.pending, tx))?;
+        if !tally.pending.is_empty() {
+            self.split_old_deadlist(ds, tx)?;
+            ds.with_deadlist(|deadlist| deadlist.insert(&tally.pending, tx))?;
+        }
         if !tally.deferred.is_empty() {
             let deferred = tally.deferred.iter();
             let space = deferred

@@ -146,10 +146,42 @@ fn add_space(header: &mut BptreePhys, change: Space) {
 }
 
 impl DslPool {
-    /// Puts a head's tree on the queue; the directory is charged for nothing after that.
-    #[doc(alias = "dsl_async_dataset_destroy")]
-    pub(crate) fn free_tree_later(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
+    /// Frees a head's tree; the directory is charged for nothing after that.
+    pub(crate) fn free_tree(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
         self.destroy_zil(ds, tx)?;
+        let min_txg = ds.prev_snap_txg();
+        if self.mos().env().feature_is_enabled(feature::ASYNC_DESTROY) {
+            self.log(ds, "destroy", &format!("(bptree, mintxg={min_txg})"), tx)?;
+            return self.free_tree_later(ds, tx);
+        }
+        let text = format!("(synchronous, mintxg={min_txg})");
+        self.log(ds, "destroy", &text, tx)?;
+        self.free_tree_now(ds, tx)
+    }
+
+    /// Frees a tree in this txg, however long that takes: the pool may not have a queue.
+    #[doc(alias = "old_synchronous_dataset_destroy")]
+    fn free_tree_now(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
+        let scope = Scope {
+            objset: Bookmark::DESTROYED_OBJSET,
+            min_txg: ds.prev_snap_txg(),
+            order: Order::Post,
+            resume: None,
+            always_accounts: false,
+        };
+        let mut freed = AtOnce(Freed::new(self, tx));
+        match traverse(&ds.root_bp(), &scope, &mut freed) {
+            Err(Stop { error: Some(e), .. }) => return Err(e),
+            Err(Stop { error: None, .. }) => unreachable!("it does not pause"),
+            Ok(()) => {}
+        }
+        self.diduse_space(&ds.dir(), Used::Head, -freed.0.space);
+        Ok(())
+    }
+
+    /// Puts a head's tree on the queue.
+    #[doc(alias = "dsl_async_dataset_destroy")]
+    fn free_tree_later(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
         let mos = self.mos();
         let queue = *self.bptree.lock();
         let object = match queue {
@@ -209,12 +241,7 @@ impl DslPool {
     /// Any error from the MOS. Trees with unreadable blocks are left on the queue.
     #[doc(alias = "dsl_process_async_destroys")]
     pub fn process_async_destroys(&self, tx: &Tx) -> Result<()> {
-        let mut freed = Freed {
-            pool: self,
-            txg: tx.txg(),
-            count: 0,
-            space: Space::ZERO,
-        };
+        let mut freed = Freed::new(self, tx);
         let list = self.free_bpobj()?;
         let mut finished = true;
         if !list.is_empty() {
@@ -300,7 +327,16 @@ pub(crate) struct Freed<'a> {
     space: Space,
 }
 
-impl Freed<'_> {
+impl<'a> Freed<'a> {
+    fn new(pool: &'a DslPool, tx: &Tx) -> Freed<'a> {
+        Freed {
+            pool,
+            txg: tx.txg(),
+            count: 0,
+            space: Space::ZERO,
+        }
+    }
+
     /// Frees a block, unless it is time to pause.
     fn free(&mut self, bp: &BlkPtrPhys, may_pause: bool) -> Step {
         if may_pause && self.should_pause() {
@@ -331,5 +367,19 @@ impl Visitor for Freed<'_> {
 
     fn leave(&mut self, link: &Link<'_>) -> Step {
         self.free(link.bp, link.at.level == 0)
+    }
+}
+
+/// Frees without a pause.
+struct AtOnce<'a>(Freed<'a>);
+
+impl Visitor for AtOnce<'_> {
+    fn read(&mut self, link: &Link<'_>) -> Result<Buf> {
+        self.0.read(link)
+    }
+
+    fn leave(&mut self, link: &Link<'_>) -> Step {
+        self.0.free_now(link.bp);
+        Step::Continue
     }
 }

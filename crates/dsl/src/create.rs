@@ -288,8 +288,9 @@ impl DslPool {
         let origin_dir = origin.dir();
         let origin_head = self.head_of(&origin_dir)?;
         let headless = || Error::corrupt(format!("directory {} has no head", origin_dir.object()));
+        let origin_head = origin_head.ok_or_else(headless)?;
+        self.split_old_deadlist(&origin_head, tx)?;
         fields.deadlist_obj = origin_head
-            .ok_or_else(headless)?
             .with_deadlist(|deadlist| deadlist.clone_keys(fields.prev_snap_txg, tx))?
             .0;
 
@@ -384,20 +385,13 @@ impl DslPool {
         let pool = DslPool::bare(parts);
         let root_dir = pool.create_dir(None, "", tx)?;
         let mos_dir = pool.create_dir(Some(&root_dir), MOS_DIR_NAME, tx)?;
-        let free_dir = pool.create_dir(Some(&root_dir), FREE_DIR_NAME, tx)?;
-        let free_bpobj = Bpobj::alloc(pool.mos(), tx)?;
-        directory::add(pool.mos().objset(), pool_names::FREE_BPOBJ, free_bpobj, tx)?;
-
-        let head = pool.create_head(&root_dir, ORIGIN_DIR_NAME, None, 0, tx)?;
-        let origin = pool.snapshot_sync(&head, ORIGIN_DIR_NAME, now_secs(), tx)?;
+        let free = pool.create_free_later(&root_dir, tx)?;
+        let origin = pool.create_origin(&root_dir, tx)?;
         pool.set_special(Special {
             root_dir: root_dir.clone(),
             mos_dir,
             origin: Some(origin),
-            free: Some(FreeLater {
-                dir: free_dir,
-                bpobj: free_bpobj,
-            }),
+            free: Some(free),
         });
 
         let root = pool.create_head_in(&root_dir, None, 0, tx)?;
@@ -407,6 +401,21 @@ impl DslPool {
         pool.set_props_sync(&root, props, tx)?;
         pool.init_objset(&root, ObjsetType::Zfs, init, tx)?;
         Ok(pool)
+    }
+
+    /// Creates `$FREE` and the list of blocks that are freed later.
+    pub(crate) fn create_free_later(&self, root_dir: &Arc<DslDir>, tx: &Tx) -> Result<FreeLater> {
+        let dir = self.create_dir(Some(root_dir), FREE_DIR_NAME, tx)?;
+        let bpobj = Bpobj::alloc(self.mos(), tx)?;
+        directory::add(self.mos().objset(), pool_names::FREE_BPOBJ, bpobj, tx)?;
+        Ok(FreeLater { dir, bpobj })
+    }
+
+    /// Creates `$ORIGIN` and its snapshot, which it returns.
+    #[doc(alias = "dsl_pool_create_origin")]
+    pub(crate) fn create_origin(&self, root_dir: &Arc<DslDir>, tx: &Tx) -> Result<Arc<DslDataset>> {
+        let head = self.create_head(root_dir, ORIGIN_DIR_NAME, None, 0, tx)?;
+        self.snapshot_sync(&head, ORIGIN_DIR_NAME, now_secs(), tx)
     }
 }
 

@@ -386,6 +386,12 @@ impl DslDataset {
         })
     }
 
+    /// Whether something uses it: a mount, say.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.state().long_holds > 0
+    }
+
     pub(crate) fn check_not_held(&self, allowed: u64) -> Result<()> {
         let holds = self.state().long_holds;
         if holds > allowed {

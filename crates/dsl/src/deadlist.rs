@@ -16,6 +16,12 @@
 //! A ZAP of type DEADLIST: hexadecimal mintxg -> object number of a bpobj with the blocks born
 //! after mintxg and not after the next larger key. Bonus DEADLIST_HDR: used, comp, uncomp.
 //!
+//! Before version 26 a deadlist is one bpobj with all blocks. Such a list is read as it is. When it, or one that is
+//! made after it, is to be changed, it is first split ([`split_off`](Deadlist::split_off)): its blocks go to a list of
+//! today's format, whose keys are those that it would have had. So there is one format to change, a pool has old lists
+//! only of data sets that nothing has happened to since it was upgraded, here or by OpenZFS, and an upgrade reads none
+//! of them. OpenZFS keeps old lists and goes through all blocks of one at each destruction of a snapshot.
+//!
 //! # Invariants
 //! 1. The smallest key is 0 (no block is born earlier); the others are the creation txgs of the
 //!    dataset's predecessors when its list was created, without those destroyed since.
@@ -37,8 +43,7 @@ use std::sync::Arc;
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::{Dnode, Tx};
 use phys::dsl::DeadlistPhys;
-use phys::{BlkPtrPhys, ObjectType, Phys, pool_names};
-use zap::directory;
+use phys::{BlkPtrPhys, ObjectType, Phys};
 use zerocopy::IntoBytes;
 
 use crate::bpobj::Bpobj;
@@ -46,13 +51,16 @@ use crate::fields::check_bytes;
 use crate::mos::Mos;
 use crate::size::{Space, apply};
 
+/// Blocks that are moved at a time when an old list is split.
+const SPLIT_BLOCKS: usize = 1024;
+
 /// An open deadlist.
 pub struct Deadlist {
     mos: Arc<Mos>,
     dnode: Arc<Dnode>,
     /// The entries, loaded on first use.
     tree: Option<BTreeMap<u64, ObjectId>>,
-    /// dl_oldfmt: one list of all blocks, as pools before version 26 have it; it can only be read
+    /// dl_oldfmt: one list of all blocks, as pools before version 26 have it; it is only read
     is_old: bool,
 }
 
@@ -70,17 +78,12 @@ impl Deadlist {
     /// Opens a deadlist.
     ///
     /// # Errors
-    /// `Corrupt` for another object; `Unsupported` for an old list in a pool that was upgraded: it is written to.
+    /// `Corrupt` for another object.
     #[doc(alias = "dsl_deadlist_open")]
     pub fn open(mos: &Arc<Mos>, object: ObjectId) -> Result<Deadlist> {
         let dnode = mos.hold(object)?;
         let type_ = dnode.type_();
         let is_old = type_ == ObjectType::BPOBJ;
-        let features = pool_names::FEATURES_FOR_READ;
-        if is_old && directory::find(mos.objset(), features)?.is_some() {
-            let text = format!("deadlist {object} has the format of pools before version 26");
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
         if !is_old && type_ != ObjectType::DEADLIST {
             return Err(Error::corrupt(format!(
                 "object {object} is {type_:?}, not a deadlist"
@@ -100,6 +103,9 @@ impl Deadlist {
     /// Any error from the MOS.
     #[doc(alias = "dsl_deadlist_free")]
     pub fn free(mos: &Arc<Mos>, object: ObjectId, tx: &Tx) -> Result<()> {
+        if Deadlist::open(mos, object)?.is_old {
+            return Bpobj::free(mos, object, tx);
+        }
         for (_, list) in mos.zap_int_entries(object)? {
             let list = ObjectId(list);
             if Some(list) == mos.empty_bpobj() {
@@ -115,6 +121,41 @@ impl Deadlist {
     #[must_use]
     pub fn object(&self) -> ObjectId {
         self.dnode.id()
+    }
+
+    /// Whether it is one list of all blocks, which is split before it is changed.
+    pub(crate) fn is_old(&self) -> bool {
+        self.is_old
+    }
+
+    /// A new list of the same blocks with these keys; the old one is freed.
+    ///
+    /// # Errors
+    /// `Corrupt` for a block born at or before the smallest key.
+    pub(crate) fn split_off(&self, keys: &[u64], tx: &Tx) -> Result<Deadlist> {
+        let mut split = Deadlist::open(&self.mos, Deadlist::alloc(&self.mos, tx)?)?;
+        for key in keys {
+            split.add_key(*key, tx)?;
+        }
+        let mut some = Vec::new();
+        Bpobj::open(&self.mos, self.object())?.iterate(&mut |bp, _| {
+            some.push(*bp);
+            if some.len() == SPLIT_BLOCKS {
+                split.insert(&std::mem::take(&mut some), tx)?;
+            }
+            Ok(())
+        })?;
+        split.insert(&some, tx)?;
+        Bpobj::free(&self.mos, self.object(), tx)?;
+        Ok(split)
+    }
+
+    fn check_new(&self) -> Result<()> {
+        if !self.is_old {
+            return Ok(());
+        }
+        let text = format!("deadlist {} is changed before it is split", self.object());
+        Err(Error::new(ErrorKind::Unsupported, text))
     }
 
     fn header(&self) -> Result<DeadlistPhys> {
@@ -143,10 +184,7 @@ impl Deadlist {
     }
 
     fn add_space(&self, change: Space, tx: &Tx) -> Result<()> {
-        if self.is_old {
-            let text = "a deadlist of a pool before version 26";
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
+        self.check_new()?;
         let mut header = self.header()?;
         let words = [&mut header.used, &mut header.comp, &mut header.uncomp];
         for (word, by) in words
@@ -205,6 +243,9 @@ impl Deadlist {
         if mintxg >= maxtxg {
             return Ok(Space::ZERO);
         }
+        if self.is_old {
+            return Bpobj::open(&self.mos, self.object())?.space_range(mintxg, maxtxg);
+        }
         let lists: Vec<ObjectId> = self
             .load()?
             .range(mintxg..maxtxg)
@@ -228,6 +269,7 @@ impl Deadlist {
         if bps.is_empty() {
             return Ok(());
         }
+        self.check_new()?;
         let mut by_key = BTreeMap::<u64, Vec<BlkPtrPhys>>::new();
         let mut change = Space::ZERO;
         let object = self.object();
@@ -287,12 +329,15 @@ impl Deadlist {
     }
 
     /// Merges the entry `mintxg` into the previous one, because its snapshot, or the last bookmark of it, is destroyed.
-    /// A clone may lack the key of a bookmark that was copied to it and destroyed.
+    /// A clone may lack the key of a bookmark that was copied to it and destroyed; an old list has no keys.
     ///
     /// # Errors
     /// `Corrupt` when there is no key before it.
     #[doc(alias = "dsl_deadlist_remove_key")]
     pub(crate) fn remove_key(&mut self, mintxg: u64, tx: &Tx) -> Result<()> {
+        if self.is_old {
+            return Ok(());
+        }
         let object = self.object();
         let missing = || Error::corrupt(format!("deadlist {object} has no key before {mintxg:#x}"));
         let tree = self.load()?;
@@ -331,6 +376,7 @@ impl Deadlist {
     /// Any error from the MOS.
     #[doc(alias = "dsl_deadlist_clone")]
     pub(crate) fn clone_keys(&mut self, maxtxg: u64, tx: &Tx) -> Result<ObjectId> {
+        self.check_new()?;
         let copy = Deadlist::alloc(&self.mos, tx)?;
         let keys: Vec<u64> = self.load()?.range(..maxtxg).map(|(key, _)| *key).collect();
         for key in keys {
@@ -347,6 +393,7 @@ impl Deadlist {
     #[doc(alias = "dsl_deadlist_merge")]
     pub fn merge(&mut self, object: ObjectId, tx: &Tx) -> Result<()> {
         let mut other = Deadlist::open(&self.mos, object)?;
+        self.check_new().and_then(|()| other.check_new())?;
         let moved = other.space()?;
         for (mintxg, list) in other.entries()? {
             let Some((&key, _)) = self.load()?.range(..=mintxg).next_back() else {
@@ -367,6 +414,7 @@ impl Deadlist {
     /// Any error from the MOS.
     #[doc(alias = "dsl_deadlist_move_bpobj")]
     pub fn move_to(&mut self, target: &Bpobj, mintxg: u64, tx: &Tx) -> Result<()> {
+        self.check_new()?;
         let moving: Vec<(u64, ObjectId)> = self
             .load()?
             .range(mintxg..)

@@ -123,9 +123,11 @@ impl DslPool {
         }
         self.log(snap, "destroy", "", tx)?;
         let keep_key = self.snapshot_leaves_bookmarks(snap, &fields, tx)?;
+        let next = self.dataset_by_object(ObjectId(fields.next_snap_obj))?;
+        self.split_deadlists_around(snap, &next, keep_key, tx)?;
+        let fields = snap.fields();
         self.deactivate_features(snap, tx)?;
         let prev = self.unlink_from_prev(snap, &fields, tx)?;
-        let next = self.dataset_by_object(ObjectId(fields.next_snap_obj))?;
         let unique_before = next.fields().unique_bytes;
         {
             let mut state = next.state();
@@ -207,6 +209,19 @@ impl DslPool {
     /// after it, clones of clones included.
     #[doc(alias = "dsl_dir_remove_clones_key")]
     pub(crate) fn remove_clones_key(&self, dd: &Arc<DslDir>, mintxg: u64, tx: &Tx) -> Result<()> {
+        for clone in self.clones_after(dd, mintxg)? {
+            clone.with_deadlist(|deadlist| deadlist.remove_key(mintxg, tx))?;
+        }
+        Ok(())
+    }
+
+    /// The heads of all clones that branched off after `mintxg`, clones of clones included.
+    pub(crate) fn clones_after(
+        &self,
+        dd: &Arc<DslDir>,
+        mintxg: u64,
+    ) -> Result<Vec<Arc<DslDataset>>> {
+        let mut found = Vec::new();
         let mut todo = vec![dd.clone()];
         while let Some(dd) = todo.pop() {
             let clones = dd.fields().clones;
@@ -218,12 +233,12 @@ impl DslPool {
                 let clone_dir = clone.dir();
                 let origin_txg = clone_dir.state().origin_txg;
                 if origin_txg > mintxg {
-                    clone.with_deadlist(|deadlist| deadlist.remove_key(mintxg, tx))?;
+                    found.push(clone);
                     todo.push(clone_dir);
                 }
             }
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Updates the accounts of a successor that is a snapshot.
@@ -433,13 +448,7 @@ impl DslPool {
         ds.set_deadlist(None);
         Deadlist::free(mos, ObjectId(ds.fields().deadlist_obj), tx)?;
 
-        self.log(
-            ds,
-            "destroy",
-            &format!("(bptree, mintxg={})", ds.prev_snap_txg()),
-            tx,
-        )?;
-        self.free_tree_later(ds, tx)?;
+        self.free_tree(ds, tx)?;
 
         if let Some(prev) = &prev {
             let clones = prev.dir().fields().clones;

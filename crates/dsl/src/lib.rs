@@ -54,6 +54,7 @@ mod livelist;
 mod log;
 mod mos;
 mod names;
+mod old_version;
 mod pool;
 pub mod promote;
 mod prop;

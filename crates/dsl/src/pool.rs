@@ -83,9 +83,9 @@ struct Changed {
 }
 
 /// `SPA_VERSION_ORIGIN`: each data set has an origin from here on.
-const SPA_VERSION_ORIGIN: u64 = 11;
+pub(crate) const SPA_VERSION_ORIGIN: u64 = 11;
 /// `SPA_VERSION_DEADLISTS`: blocks are freed later from here on.
-const SPA_VERSION_DEADLISTS: u64 = 26;
+pub(crate) const SPA_VERSION_DEADLISTS: u64 = 26;
 
 /// Directories and datasets that every pool has, and what pools of later versions have.
 pub(crate) struct Special {
@@ -157,7 +157,7 @@ impl DslPool {
         Ok(pool)
     }
 
-    fn find_special(&self, version: u64) -> Result<Special> {
+    pub(crate) fn find_special(&self, version: u64) -> Result<Special> {
         let mos = self.mos.objset();
         let root_dir = self.dir_by_object(directory::get(mos, pool_names::ROOT_DATASET)?)?;
         let special = |name: &str| {

@@ -120,6 +120,7 @@ impl DslPool {
         tx: &Tx,
     ) -> Result<Arc<DslDataset>> {
         let mos = self.mos();
+        self.split_old_deadlist(ds, tx)?;
         let head = ds.fields();
         let dir = ds.dir();
         self.adjust_count(&dir, DD_FIELD_SNAPSHOT_COUNT, 1, tx)?;

@@ -162,6 +162,8 @@ pub mod pflags {
     pub const OPAQUE: u64 = 0x100_0000_0000;
     /// `ZFS_AV_MODIFIED`.
     pub const AV_MODIFIED: u64 = 0x400_0000_0000;
+    /// `ZFS_BONUS_SCANSTAMP`: the mark of a virus scanner is behind the znode of an old file.
+    pub const BONUS_SCANSTAMP: u64 = 0x200_0000_0000;
     /// `ZFS_REPARSE`.
     pub const REPARSE: u64 = 0x800_0000_0000;
     /// `ZFS_OFFLINE`.
@@ -196,7 +198,7 @@ pub mod ace {
     /// `ACE_EVERYONE`.
     pub const EVERYONE: u16 = 0x4000;
     /// `ACE_TYPE_FLAGS`: the flags that together say what kind of user or group an entry is for.
-    pub(crate) const TYPE_FLAGS: u16 = OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP;
+    pub const TYPE_FLAGS: u16 = OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP;
 
     /// `ACE_READ_DATA`, `ACE_LIST_DIRECTORY`.
     pub const READ_DATA: u32 = 0x1;

@@ -138,6 +138,11 @@ impl DatasetsWriter<'_> {
         self.dsl().create_dataset(new)
     }
 
+    /// Makes a file system one of the current version.
+    pub fn upgrade(self, name: &str) -> Result<()> {
+        zpl::mount::upgrade(self.dsl(), name)
+    }
+
     /// Creates a file system that is encrypted otherwise than the one above it.
     pub fn create_encrypted(self, new: NewDataset, how: Encrypted) -> Result<()> {
         self.dsl().create_encrypted(new, how)

@@ -75,6 +75,7 @@ mod status;
 mod sweeping;
 mod vdev_properties;
 mod vdevs;
+mod version;
 
 pub use activity::Activity;
 pub use compatibility::Compatibility;

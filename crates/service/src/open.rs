@@ -291,19 +291,9 @@ impl Opened {
         let facts = Facts::of(&config);
         check_access(pool, &facts, access)?;
         let readonly = access == Access::Read;
-        // Nothing else uses the devices of a machine.
-        let is_machine = pools.world().is_machine();
-        let default_ns = if is_machine { 0 } else { DEVICES_WAIT_NS };
-        let patience = Patience {
-            wait_ns: held.wait_ns(pools, pool, default_ns),
-            on_wait: &|what| pools.observer().waiting(what),
-        };
         let import = || {
-            patience.wait_for(&format!("pool '{pool}'"), || {
-                match import(pools, pool, &config, &facts, readonly) {
-                    Err(e) if e.kind() == ErrorKind::Busy => Err(e.to_string()),
-                    outcome => Ok(outcome),
-                }
+            wait_for_devices(pools, held, pool, || {
+                Spa::open(import_options(pools, pool, &config, &facts, readonly)?)
             })
         };
         let mut spa = import().within(within)?;
@@ -337,8 +327,28 @@ impl Opened {
     }
 }
 
+/// Opens a pool, and waits while its devices are in use.
+pub(crate) fn wait_for_devices(
+    pools: &Pools,
+    held: &Held,
+    pool: &str,
+    open: impl Fn() -> Result<Spa>,
+) -> Result<Spa> {
+    // Nothing else uses the devices of a machine.
+    let is_machine = pools.world().is_machine();
+    let default_ns = if is_machine { 0 } else { DEVICES_WAIT_NS };
+    let patience = Patience {
+        wait_ns: held.wait_ns(pools, pool, default_ns),
+        on_wait: &|what| pools.observer().waiting(what),
+    };
+    patience.wait_for(&format!("pool '{pool}'"), || match open() {
+        Err(e) if e.kind() == ErrorKind::Busy => Err(e.to_string()),
+        outcome => Ok(outcome),
+    })
+}
+
 /// Takes away the devices that were taken away until the pool is exported. One that the pool needs by now stays.
-fn take_away(spa: &Spa, facts: &Facts) {
+pub(crate) fn take_away(spa: &Spa, facts: &Facts) {
     let tree = spa.parts().tree();
     for guid in &facts.offline {
         let _ = match spa.cache(Guid(*guid)) {
@@ -357,13 +367,14 @@ fn take_away(spa: &Spa, facts: &Facts) {
     }
 }
 
-fn import(
+/// How an imported pool is opened.
+pub(crate) fn import_options(
     pools: &Pools,
     pool: &str,
     config: &NvList,
     facts: &Facts,
     readonly: bool,
-) -> Result<Spa> {
+) -> Result<ImportOptions> {
     let names = pools.world().names_for(Holder::Pool(pool.to_owned()));
     let (host, settings) = (pools.host()?, pools.settings(pool));
     let mut options = ImportOptions::from_config_in(&names, config, readonly, host, settings)?;
@@ -377,5 +388,5 @@ fn import(
     });
     // and, in those of a destroyed pool, that it was destroyed.
     options.force = facts.readonly;
-    Spa::open(options)
+    Ok(options)
 }

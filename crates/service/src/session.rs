@@ -171,6 +171,14 @@ impl Session {
             }
             _ => e,
         })?;
+        if self.access == Access::Write && mount.is_old() && !name.contains('@') {
+            let text = format!(
+                "file system '{name}' is of version {}, which is only read: 'zfs upgrade {name}' makes it one of \
+                 version 5",
+                mount.version()
+            );
+            self.pools.observer().notice(&text);
+        }
         mounts.insert(name.to_owned(), Arc::clone(&mount));
         Ok(mount)
     }

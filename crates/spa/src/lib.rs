@@ -31,6 +31,7 @@ mod load;
 mod log_space_maps;
 mod mmp;
 mod obstacle;
+mod old_version;
 mod parts;
 mod prefetch;
 mod props;

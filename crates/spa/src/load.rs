@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use base::{Context, Error, ErrorKind, Guid, ObjectId, ObjsetId, Result, Txg, VdevId};
-use dmu::{Objset, ObjsetProps, TxGroups};
+use dmu::{Objset, ObjsetProps, Tx, TxGroups};
 use dsl::{Bpobj, DslPool, Mos, MosAccounting, PoolEnv, PoolParts};
 use geom::disk::OpenMode;
 use geom::{HostNames, Namespace, Provider};
@@ -48,6 +48,7 @@ use crate::host::Host;
 use crate::log_space_maps::LogSpaceMaps;
 use crate::mmp::{self, Mmp};
 use crate::obstacle::Obstacle;
+use crate::old_version::{Upgrade, check_upgrade};
 use crate::props::PoolProps;
 use crate::rebuild::Rebuilds;
 use crate::reflow::Reflowing;
@@ -261,7 +262,7 @@ impl Spa {
     #[doc(alias = "spa_import")]
     pub fn import(options: ImportOptions) -> Result<Spa> {
         let rewinds = options.rewinds;
-        let (spa, uberblock) = Spa::open_by(options)?;
+        let (spa, uberblock) = Spa::open_by(options, false)?;
         let rewound_to = rewinds.then(|| uberblock.checkpoint_txg.get());
         if spa.inner.tree.mark_absent() && !spa.is_readonly() {
             spa.config_changed()?;
@@ -290,11 +291,11 @@ impl Spa {
     /// `Corrupt`.
     #[doc(alias = "spa_open")]
     pub fn open(options: ImportOptions) -> Result<Spa> {
-        Ok(Spa::open_by(options)?.0)
+        Ok(Spa::open_by(options, false)?.0)
     }
 
-    /// Also returns the uberblock by which it was opened.
-    fn open_by(options: ImportOptions) -> Result<(Spa, UberblockPhys)> {
+    /// Also returns the uberblock by which it was opened. With `upgrades` it is of an old version, and is upgraded.
+    pub(crate) fn open_by(options: ImportOptions, upgrades: bool) -> Result<(Spa, UberblockPhys)> {
         check_owner(&options)?;
         if !options.readonly {
             mmp::check_activity(&options.found, options.host.id)?;
@@ -309,6 +310,11 @@ impl Spa {
             uberblock = look.checkpoint.after(&uberblock)?;
             look = first_look(&options.found, &uberblock).within(|| "checkpointed state")?;
             check_rewind(&options, &look)?;
+        }
+        if upgrades {
+            check_upgrade(&options, &uberblock)?;
+            let is_other = |obstacle: &Obstacle| !matches!(obstacle, Obstacle::OldVersion(_));
+            look.obstacles.retain(is_other);
         }
         let readonly = options.readonly || !look.obstacles.is_empty();
         check_readable(&look.obstacles)?;
@@ -325,6 +331,7 @@ impl Spa {
         let elsewhere = options.found.elsewhere.clone();
         let begin = match is_rewound && !readonly {
             true => Begin::Rewound { last },
+            false if upgrades => Begin::Upgraded,
             false => Begin::Usual,
         };
         let spa = load(options, &uberblock, look, tree, readonly, begin)?;
@@ -513,9 +520,13 @@ fn look(found: &FoundPool, tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Re
         tops.map(|top| class_of(&mos, top.get_u64("com.delphix:vdev_zap_top").unwrap_or(0)));
     let classes = classes.collect::<Result<_>>()?;
     let mut salt = [0; 32];
-    if let Some(found) = zap::lookup::<u8>(&mos, directory::OBJECT, pool_names::CHECKSUM_SALT)? {
-        let length = found.len().min(salt.len());
-        salt[..length].copy_from_slice(&found[..length]);
+    match zap::lookup::<u8>(&mos, directory::OBJECT, pool_names::CHECKSUM_SALT)? {
+        Some(found) => {
+            let length = found.len().min(salt.len());
+            salt[..length].copy_from_slice(&found[..length]);
+        }
+        // It gets this one when it is upgraded.
+        None => rt::fill_random(&mut salt),
     }
     let is_active = |guid| features.count(guid).is_some_and(|count| count > 0);
     let mut obstacles = features.obstacles()?;
@@ -555,6 +566,8 @@ fn open_mos(
 enum Begin {
     /// Its last txg.
     Usual,
+    /// Its last txg, of an old version: the next one is of version 5000.
+    Upgraded,
     /// An earlier one, for good: the next txg follows `last`, so that nothing of what was after it is newer than
     /// what is written from now on. Intent logs are given up.
     Rewound { last: Txg },
@@ -568,14 +581,14 @@ impl Begin {
     fn last_txg(&self, synced: Txg) -> Txg {
         match self {
             Begin::Rewound { last } => *last,
-            Begin::Usual | Begin::Split(_) => synced,
+            Begin::Usual | Begin::Upgraded | Begin::Split(_) => synced,
         }
     }
 
     fn split_from(&self) -> Option<Guid> {
         match self {
             Begin::Split(split) => Some(split.from),
-            Begin::Usual | Begin::Rewound { .. } => None,
+            Begin::Usual | Begin::Upgraded | Begin::Rewound { .. } => None,
         }
     }
 }
@@ -639,7 +652,16 @@ fn load(
         rebuilds.resume(&tree);
     }
     let version = uberblock.version.get();
-    core.set_features(Arc::new(Features::open(&mos, version)?));
+    let synced = uberblock.txg();
+    let last = begin.last_txg(synced);
+    let upgrade = matches!(begin, Begin::Upgraded).then(|| Upgrade {
+        from: version,
+        tx: Tx::syncing(last.next()),
+    });
+    core.set_features(Arc::new(match &upgrade {
+        Some(upgrade) => upgrade.begin(&mos, &tree)?,
+        None => Features::open(&mos, version)?,
+    }));
     mos.set_props(dsl::mos_props(&*core));
     let is_fast = core.makes_fast_tables();
     let sharing = core
@@ -663,17 +685,18 @@ fn load(
     if let Some(logs) = &logs {
         logs.replay(&maps, &space)?;
     }
-    let synced = uberblock.txg();
     load_dtls(&tree, &maps, synced)?;
     let limits = apply_limits(&mos, &tree).within(|| "vdev ZAPs");
     if !readonly {
         limits?; // not needed to read
     }
-    let last = begin.last_txg(synced);
     let groups = TxGroups::new(last, core.telling(options.settings.txg.clone()));
     let dsl_mos = Mos::new(mos.clone(), env)?;
     if let Some(history) = History::open(&mos)? {
         core.set_history(history);
+    }
+    if let Some(upgrade) = &upgrade {
+        upgrade.finish(&mos, &core, look.salt)?;
     }
     let deferred = directory::get(&mos, pool_names::SYNC_BPOBJ)
         .and_then(|object| Bpobj::open(&dsl_mos, object))
@@ -687,7 +710,7 @@ fn load(
         Some(new) if new.is_temporary => (new.name, own),
         Some(new) => (new.name.clone(), new.name),
     };
-    let dsl = DslPool::open(PoolParts {
+    let parts = PoolParts {
         name: name.clone(),
         version,
         mos: dsl_mos,
@@ -695,7 +718,11 @@ fn load(
         store,
         keys: pipeline.keys().clone(),
         groups: groups.clone(),
-    })?;
+    };
+    let dsl = match &upgrade {
+        Some(upgrade) => DslPool::upgrade(parts, &upgrade.tx)?,
+        None => DslPool::open(parts)?,
+    };
     let has_grown = !readonly && options.found.renew_end_labels(&tree)?;
     let spares = AuxList::open(
         &mos,
@@ -713,7 +740,7 @@ fn load(
     )?;
     let (spares, caches) = match begin {
         Begin::Split(_) => (spares.emptied(), caches.emptied()),
-        Begin::Usual | Begin::Rewound { .. } => (spares, caches),
+        Begin::Usual | Begin::Upgraded | Begin::Rewound { .. } => (spares, caches),
     };
     let needs_config = has_grown
         || !matches!(begin, Begin::Usual)
@@ -798,7 +825,9 @@ fn load(
             spa.inner.mmp.start(&spa.inner);
         }
         let has_logs = match begin {
-            Begin::Usual => spa.take_logs(synced.next(), options.gives_up_logs)?,
+            Begin::Usual | Begin::Upgraded => {
+                spa.take_logs(synced.next(), options.gives_up_logs)?
+            }
             Begin::Split(_) | Begin::Rewound { .. } => {
                 spa.dsl().clear_logs(synced.next(), last.next())?;
                 true

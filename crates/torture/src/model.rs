@@ -41,6 +41,36 @@ pub struct Head {
 const FILE_BYTES_MAX: u64 = 600_000;
 
 impl World {
+    /// What a pool holds that something else has made: all data sets but the root, each object as its bytes.
+    ///
+    /// # Errors
+    /// Any read error.
+    pub fn of(spa: &Spa) -> Result<World> {
+        let dsl = spa.parts().dsl();
+        let mut world = World::default();
+        for name in dsl.descendants(&spa.name())? {
+            if name == spa.name() {
+                continue;
+            }
+            let ds = dsl.dataset(&name)?;
+            let origin = ObjectId(ds.dir().fields().origin_obj);
+            let is_clone = origin.0 != 0 && Some(origin) != dsl.origin_object();
+            let origin = match is_clone {
+                true => Some(dsl.name_of(&dsl.dataset_of(origin)?)?),
+                false => None,
+            };
+            let snapshots = dsl.snapshots(&ds)?.into_iter();
+            let snapshots = snapshots.map(|(snap, ds)| Ok((snap, objects_of(&ds)?)));
+            let head = Head {
+                objects: objects_of(&ds)?,
+                snapshots: snapshots.collect::<Result<_>>()?,
+                origin,
+            };
+            world.heads.insert(name, head);
+        }
+        Ok(world)
+    }
+
     /// One random operation.
     ///
     /// # Errors
@@ -104,14 +134,22 @@ impl World {
                 id
             }
         };
-        let offset = dice.below(FILE_BYTES_MAX);
-        objset.hold(ObjectId(id))?.write(&tx, offset, &bytes)?;
+        let mut offset = dice.below(FILE_BYTES_MAX);
+        let dnode = objset.hold(ObjectId(id))?;
+        let mut bytes = &bytes[..];
+        let blksz = dnode.blksz();
+        if !blksz.is_power_of_two() {
+            // There is no second block.
+            offset %= blksz;
+            bytes = &bytes[..length.min((blksz - offset) as usize)];
+        }
+        dnode.write(&tx, offset, bytes)?;
         let model = head.objects.get_mut(&id).expect("it is there by now");
-        let end = offset as usize + length;
+        let end = offset as usize + bytes.len();
         if model.len() < end {
             model.resize(end, 0);
         }
-        model[offset as usize..end].copy_from_slice(&bytes);
+        model[offset as usize..end].copy_from_slice(bytes);
         Ok(())
     }
 
@@ -265,6 +303,21 @@ impl World {
 fn objset(dsl: &Arc<DslPool>, name: &str) -> Result<(Arc<Objset>, Arc<DslDataset>)> {
     let ds = dsl.dataset(name)?;
     Ok((ds.objset()?, ds))
+}
+
+fn objects_of(ds: &Arc<DslDataset>) -> Result<Objects> {
+    let objset = ds.objset()?;
+    let mut objects = Objects::new();
+    let mut at = ObjectId(0);
+    while let Some(next) = objset.next_object(at)? {
+        let dnode = objset.hold(next)?;
+        let blocks = dnode.maxblkid().0 + 1;
+        let mut bytes = vec![0; (blocks * dnode.blksz()) as usize];
+        dnode.read(0, &mut bytes)?;
+        objects.insert(next.0, bytes);
+        at = next;
+    }
+    Ok(objects)
 }
 
 fn compare_objects(dsl: &Arc<DslPool>, name: &str, objects: &Objects) -> Result<(), String> {

@@ -224,6 +224,14 @@ pub fn open_with(devices: &[Arc<dyn Provider>], readonly: bool, settings: Settin
     Spa::import(options(devices, readonly, settings)?)
 }
 
+/// Opens the only pool on these devices, which is of an old version, and brings it up to version 5000.
+///
+/// # Errors
+/// Those of [`Spa::upgrade`]; `NotFound` when there is no pool.
+pub fn upgrade(devices: &[Arc<dyn Provider>]) -> Result<Spa> {
+    Spa::upgrade(options(devices, false, settings())?)
+}
+
 /// Opens the only pool on these devices as it was when its checkpoint was taken.
 ///
 /// # Errors

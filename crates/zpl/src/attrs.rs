@@ -378,6 +378,9 @@ impl Filesystem {
         attrs: &mut NodeAttrs,
         changes: &[Change<'_>],
     ) -> Result<()> {
+        if dnode.bonus_type() == ObjectType::ZNODE {
+            self.convert_znode(tx, dnode, attrs)?;
+        }
         let values = self.numbered(tx, changes)?;
         let parsed = attrs.parsed.take();
         let mut parsed = parsed.filter(|parsed| parsed.is_of(&dnode.bonus()));

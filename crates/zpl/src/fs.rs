@@ -422,6 +422,19 @@ impl Filesystem {
         self.groups.is_some() && self.version == ZPL_VERSION && !self.settings().read_only
     }
 
+    /// Whether it is of a version that is only read: attributes are not system attributes.
+    #[must_use]
+    pub fn is_old(&self) -> bool {
+        self.version != ZPL_VERSION
+    }
+
+    fn why_readonly(&self) -> String {
+        match self.is_old() {
+            true => format!("the file system is of version {}", self.version),
+            false => "the file system is read-only".to_owned(),
+        }
+    }
+
     /// `statfs`.
     #[must_use]
     pub fn statfs(&self) -> StatFs {
@@ -441,10 +454,7 @@ impl Filesystem {
     /// Begins a transaction; before any lock of the file system is taken.
     pub(crate) fn begin(&self, dirty_bytes: u64) -> Result<Tx> {
         let Some(groups) = self.groups.as_ref().filter(|_| self.is_writable()) else {
-            return Err(Error::new(
-                ErrorKind::ReadOnly,
-                "the file system is read-only",
-            ));
+            return Err(Error::new(ErrorKind::ReadOnly, self.why_readonly()));
         };
         groups.hold_open(dirty_bytes)
     }

@@ -35,6 +35,7 @@ mod fs;
 mod log;
 mod make;
 pub mod mount;
+mod old_znode;
 mod path;
 mod posix_acl;
 mod remove;
@@ -60,6 +61,7 @@ pub use fs::{
 };
 pub use log::{IntentLog, NoLog};
 pub use make::Create;
+pub use old_znode::version_of;
 pub use phys::znode::pflags;
 pub use rename::RenameKind;
 pub use setattr::SetAttr;

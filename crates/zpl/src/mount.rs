@@ -13,18 +13,19 @@ use std::sync::{Arc, Weak};
 
 use base::{Context, Error, ErrorKind, Result};
 use dmu::{Objset, Owner, Tx};
-use dsl::{DslDataset, DslPool, LongHold, ObjsetInit, PropReader};
+use dsl::{DslDataset, DslPool, HistoryEvent, LongHold, ObjsetInit, PropReader};
 use phys::feature;
 use phys::objset::{
     OBJSET_FLAG_PROJECTQUOTA_COMPLETE, OBJSET_FLAG_USERACCOUNTING_COMPLETE,
     OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE,
 };
+use phys::znode::ZPL_VERSION;
 use phys::{LrPhys, ObjsetType};
 use zil::{ReplaySink, SyncMode, Zilog};
 
 use crate::{
     AtimePolicy, FileOwners, Filesystem, IntentLog, NewFilesystem, NoLog, OpenOptions, Settings,
-    Space, SpaceCheck,
+    Space, SpaceCheck, old_znode, version_of,
 };
 
 /// `ZFS_XATTR_DIR`, as the property is stored.
@@ -206,6 +207,37 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
     fs.set_settings(now);
     let hold = Some(hold);
     Ok(Mount { fs, zil, hold })
+}
+
+/// Makes the file system `name`, which is not mounted, one of the current version.
+///
+/// # Errors
+/// `Busy` while it is mounted; as [`mount`].
+pub fn upgrade(pool: &DslPool, name: &str) -> Result<()> {
+    let ds = pool.dataset(name)?;
+    pool.check_key(&ds)?;
+    if ds.is_held() {
+        return Err(Error::new(ErrorKind::Busy, "it is mounted"));
+    }
+    let objset = ds.objset()?;
+    let from = version_of(&objset)?;
+    if from >= ZPL_VERSION {
+        return Ok(());
+    }
+    let tx = pool.groups().hold_open(CREATE_BYTES)?;
+    old_znode::upgrade(&objset, &tx)?;
+    let (name, object) = (name.to_owned(), ds.object().0);
+    pool.queue_task(&tx, move |pool, tx| {
+        let event = HistoryEvent {
+            operation: "upgrade",
+            dataset: &name,
+            object,
+            message: &format!("from {from} to {ZPL_VERSION}"),
+        };
+        pool.mos().env().log_history(&event, tx);
+        Ok(())
+    });
+    Ok(())
 }
 
 /// Replays records in a file system.

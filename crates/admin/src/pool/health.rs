@@ -216,8 +216,8 @@ impl Reason {
             Reason::VersionOlder => (
                 "The pool has a version from before feature flags. It can be read, but\n\
                  \tnot written.",
-                "Copy what is in it, or upgrade it with 'zpool upgrade' on an OpenZFS\n\
-                 \tsystem: pools of these versions cannot be upgraded here yet.",
+                "Upgrade it with 'zpool upgrade'. Afterwards systems without feature flags\n\
+                 \tcannot open it any more.",
             ),
             Reason::FeatDisabled => (
                 "Features that this program has are not enabled on the pool.",

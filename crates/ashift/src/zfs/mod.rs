@@ -35,6 +35,7 @@ mod rollback;
 mod set;
 mod snapshot;
 mod target;
+mod upgrade;
 mod userspace;
 
 use admin::getopt::{Flag, OptError};
@@ -66,6 +67,7 @@ const PROGRAM: Program = Program {
             changes("set", "u", set::set),
             command("get", ":d:o:s:jrt:Hp", JSON, get::get),
             changes("inherit", "rS", set::inherit),
+            changes("upgrade", "rvV:a", upgrade::upgrade),
             changes("hold", "rt", hold::hold),
             command("holds", "rHp", &[], hold::holds),
             changes("release", "r", hold::release),

@@ -1,8 +1,8 @@
 //! `zpool upgrade`: which features a pool does not have yet, and enabling them.
 //!
 //! # What it is
-//! Pools with feature flags (version 5000) get the features that they lack. Those of versions 1 to 28 can only be read:
-//! they are listed, and not upgraded.
+//! Pools with feature flags (version 5000) get the features that they lack. Those of versions 1 to 28 are brought up to
+//! version 5000 first; to other versions they are not upgraded.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_upgrade`).
@@ -187,22 +187,44 @@ fn list_legacy(session: &Session) -> Outcome {
     Ok(())
 }
 
-/// Pools of these versions are not written here.
-fn check_not_legacy(pool: &OpenPool, name: &str) -> Outcome {
-    if !is_legacy(pool) {
-        return Ok(());
+/// The version of a pool, if it is from before feature flags.
+fn legacy_version(session: &Session, name: &str) -> Result<Option<u64>, Fail> {
+    let pool = session
+        .open(name, Access::Read)
+        .map_err(|e| open_error(name, &e))?;
+    Ok(is_legacy(&pool).then(|| pool.version()))
+}
+
+/// Upgrades a pool of version `from`, if that is older than `version`.
+fn upgrade_version(session: &Session, name: &str, from: u64, version: u64) -> Outcome {
+    if version < SPA_VERSION_FEATURES {
+        return Err(Fail::Failed(format!(
+            "cannot upgrade '{name}': only version {SPA_VERSION_FEATURES} is written here, not version {version}"
+        )));
     }
-    let version = pool.version();
-    Err(Fail::Failed(format!(
-        "cannot upgrade '{name}': pools of version {version} can only be read here; upgrade it with OpenZFS"
-    )))
+    let pool = session.open(name, Access::Read);
+    let sets = pool.map_err(|e| open_error(name, &e))?.compatibility();
+    if sets.as_deref() == Some("legacy") {
+        let text = "Upgrade not performed because 'compatibility' property set to 'legacy'.";
+        return Err(Fail::Failed(text.to_owned()));
+    }
+    let upgraded = session.upgrade_version(name);
+    upgraded.map_err(|e| format!("cannot upgrade '{name}': {e}"))?;
+    println!("Successfully upgraded '{name}' from version {from} to feature flags.");
+    Ok(())
 }
 
 fn upgrade_all(session: &Session, version: u64) -> Outcome {
     let mut is_changed = false;
-    if version == SPA_VERSION_FEATURES {
-        for name in session.pools().names()? {
-            is_changed |= enable_all(session, &name)?;
+    for name in session.pools().names()? {
+        let from = legacy_version(session, &name)?.filter(|from| *from < version);
+        if let Some(from) = from {
+            upgrade_version(session, &name, from, version)?;
+        }
+        let has_more = version == SPA_VERSION_FEATURES && enable_all(session, &name)?;
+        if from.is_some() || has_more {
+            println!();
+            is_changed = true;
         }
     }
     if is_changed {
@@ -234,16 +256,22 @@ fn upgrade_given(session: &Session, given: &[String], version: u64) -> Outcome {
 }
 
 fn upgrade_one(session: &Session, name: &str, version: u64) -> Outcome {
-    if version < SPA_VERSION_FEATURES {
-        let pool = session
-            .open(name, Access::Read)
-            .map_err(|e| open_error(name, &e))?;
-        check_not_legacy(&pool, name)?;
-        print!(
-            "Pool '{name}' is already formatted using more current version \
-             '{SPA_VERSION_FEATURES}'.\n\n"
-        );
-    } else if !enable_all(session, name)? {
+    let legacy = legacy_version(session, name)?;
+    let current = legacy.unwrap_or(SPA_VERSION_FEATURES);
+    if current > version {
+        print!("Pool '{name}' is already formatted using more current version '{current}'.\n\n");
+        return Ok(());
+    }
+    if current == version && legacy.is_some() {
+        print!("Pool '{name}' is already formatted using version {version}.\n\n");
+        return Ok(());
+    }
+    if let Some(from) = legacy {
+        upgrade_version(session, name, from, version)?;
+    }
+    if enable_all(session, name)? || legacy.is_some() {
+        println!();
+    } else {
         println!("Pool '{name}' already has all supported and requested features enabled.");
     }
     Ok(())
@@ -255,7 +283,6 @@ fn enable_all(session: &Session, name: &str) -> Result<bool, Fail> {
     let pool = session
         .open_as_imported(name)
         .map_err(|e| open_error(name, &e))?;
-    check_not_legacy(&pool, name)?;
     let sets = Compatibility::load(&pool.compatibility().unwrap_or_default());
     let sets = sets.map_err(|e| format!("cannot upgrade '{name}': {e}"))?;
     let wanted: Vec<_> = disabled(&pool)
@@ -275,6 +302,5 @@ fn enable_all(session: &Session, name: &str) -> Result<bool, Fail> {
         println!("  {}", feature.name);
     }
     session.finish_change(&pool, true)?;
-    println!();
     Ok(true)
 }

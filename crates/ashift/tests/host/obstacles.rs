@@ -182,7 +182,7 @@ fn what_a_checkpoint_of_openzfs_takes_is_shown() {
 }
 
 #[test]
-fn a_pool_of_version_14_is_read_and_nothing_else() {
+fn a_pool_of_version_14_is_read_until_it_is_upgraded() {
     let bench = golden("v14");
     let listing = bench.ok("zpool import -d {dir}");
     assert!(listing.contains("legacy on-disk version"), "{listing}");
@@ -198,7 +198,6 @@ fn a_pool_of_version_14_is_read_and_nothing_else() {
     let gone = bench.ok("cat old/fs@one:/gone");
     assert_eq!(gone.lines().count(), 3000);
     for command in [
-        "zpool upgrade old",
         "zfs create old/new",
         "zfs snapshot old@three",
         "zfs destroy -r old/clone",
@@ -210,7 +209,75 @@ fn a_pool_of_version_14_is_read_and_nothing_else() {
             "{command}: {said}"
         );
     }
+    let (code, _, said) = bench.run("zpool upgrade -V 28 old");
+    assert!(code == 1 && said.contains("only version 5000"), "{said}");
+
+    let said = bench.ok("zpool upgrade old");
+    let upgraded = "Successfully upgraded 'old' from version 14 to feature flags.\n";
+    assert!(said.contains(upgraded), "{said}");
+    assert!(said.contains("\n  async_destroy\n"), "{said}");
+    let listing = bench.ok("zpool upgrade");
+    let all = "Every feature flags pool has all supported and requested features enabled.";
+    assert!(listing.contains(all), "{listing}");
+    assert_eq!(bench.ok("zpool get -Ho value version old"), "-\n");
+    assert_eq!(bench.ok("zpool get -Ho value readonly old"), "off\n");
+    let history = bench.ok("zpool history -i old");
+    assert!(history.contains("set version=5000"), "{history}");
+    assert!(history.contains("zpool upgrade old"), "{history}");
+    assert_eq!(bench.ok("cat old/fs@one:/gone"), gone);
+    bench.ok("zfs create old/new");
+    bench.ok("cp old/fs:/numbers old/new:/");
+    bench.ok("zfs snapshot -r old@three");
+    bench.ok("zfs destroy -r old/clone");
+    let (code, _, said) = bench.run("rm old/fs:/numbers");
+    assert!(
+        code == 1 && said.contains("Read-only file system"),
+        "{said}"
+    );
+    let why = "'old/fs' is of version 3, which is only read: 'zfs upgrade old/fs'";
+    assert!(said.contains(why), "{said}");
+    let listing = bench.ok("zfs upgrade");
+    assert!(listing.contains("\n 3   old/fs\n"), "{listing}");
+    let (code, _, said) = bench.run("zfs upgrade -V 4 old/fs");
+    assert!(code == 1 && said.contains("only version 5"), "{said}");
+    assert_eq!(bench.ok("zfs upgrade old/fs"), "1 filesystems upgraded\n");
+    let rest = "1 filesystems upgraded\n2 filesystems already at this version\n";
+    assert_eq!(bench.ok("zfs upgrade -a"), rest);
+    let all = "All filesystems are formatted with the current version.";
+    assert!(bench.ok("zfs upgrade").contains(all));
+    assert_eq!(bench.ok("zfs get -Ho value version old/fs"), "5\n");
+    bench.ok("rm old/fs:/numbers");
+    bench.ok("cp old/new:/numbers old/fs:/changed");
+    let history = bench.ok("zpool history -i old");
+    assert!(
+        history.contains("upgrade old/fs") && history.contains("from 3 to 5"),
+        "{history}"
+    );
+    bench.ok("zpool scrub old");
+    bench.assert_clean("old");
     bench.ok("zpool export old");
+}
+
+#[test]
+fn all_pools_of_old_versions_are_upgraded_at_once() {
+    for version in ["v8", "v28"] {
+        let bench = golden(version);
+        bench.ok("zpool import -d {dir} old");
+        let said = bench.ok("zpool upgrade -a");
+        let from = version.trim_start_matches('v');
+        let upgraded = format!("upgraded 'old' from version {from} to feature flags.\n");
+        assert!(said.contains(&upgraded), "{said}");
+        let said = bench.ok("zpool upgrade -V 5000 old");
+        assert!(said.contains("already has all supported"), "{said}");
+        bench.ok("zfs destroy -r old/clone");
+        bench.ok("zpool export old");
+        bench.ok("zpool import -d {dir} old");
+        bench.assert_clean("old");
+        let (code, _, said) = bench.run("rm old/fs:/numbers");
+        assert_eq!(code == 0, version == "v28", "{said}");
+        bench.ok("zpool scrub old");
+        bench.assert_clean("old");
+    }
 }
 
 #[test]
@@ -227,4 +294,23 @@ fn a_pool_of_a_big_endian_host_is_used_as_any_other() {
     let text = std::fs::read_to_string(bench.path("text")).unwrap();
     assert_eq!(bench.ok("cat be/new:/text"), text);
     bench.assert_clean("be");
+}
+
+#[test]
+fn a_pool_that_is_held_is_upgraded() {
+    let bench = golden("v20");
+    bench.ok("zpool import -d {dir} old");
+    bench.ok("serve --background");
+    bench.ok("cat old/fs:/numbers");
+    let (code, _, said) = bench.run("zfs snapshot old@three");
+    assert!(code == 1 && said.contains("version 20"), "{said}");
+    bench.ok("zpool upgrade old");
+    bench.ok("zfs snapshot -r old@three");
+    bench.ok("zfs upgrade -r old");
+    bench.ok("rm old/fs:/numbers");
+    bench.ok("zfs destroy -r old/clone");
+    bench.ok("serve --stop");
+    let (code, _, _) = bench.run("cat old/fs:/numbers");
+    assert_eq!(code, 1);
+    bench.assert_clean("old");
 }
