@@ -78,7 +78,7 @@ fn new_meta(id: ObjsetId) -> Image {
 /// Where the intent log of an objset begins, by its root block alone.
 ///
 /// # Errors
-/// Any read error; `Corrupt` for a block that is no root of an objset.
+/// Any read error; `Corrupt` for a block that is not a root of an objset.
 pub fn read_zil_header(
     store: &dyn BlockStore,
     id: ObjsetId,

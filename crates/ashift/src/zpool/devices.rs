@@ -138,7 +138,8 @@ pub(super) fn tells_disks(args: &Parsed) -> Result<bool, String> {
         None => Ok(false),
         Some((_, "disk")) => Ok(true),
         Some((_, value)) => Err(format!(
-            "invalid 'type={value}' property: only 'disk' is allowed, for files that are to be copied onto disks."
+            "invalid 'type={value}' property: only 'disk' is allowed, for files that are to be copied \
+             onto disks."
         )),
     }
 }
