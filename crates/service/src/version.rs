@@ -34,8 +34,7 @@ impl Session {
         }
         let spa = wait_for_devices(pools, &self.held, pool, || {
             Spa::upgrade(import_options(pools, pool, &config, &facts, false)?)
-        });
-        let spa = spa.within(within)?;
+        })?;
         take_away(&spa, &facts);
         let facts = Facts {
             readonly: false,

@@ -98,10 +98,9 @@ pub(crate) fn check_upgrade(options: &ImportOptions, uberblock: &UberblockPhys) 
     if version >= SPA_VERSION_FEATURES {
         return Err(Error::invalid(format!("it is of version {version}")));
     }
-    assert!(
-        !options.readonly && options.max_txg.is_none() && !options.rewinds,
-        "the last state of a pool is upgraded"
-    );
+    if options.readonly || options.max_txg.is_some() || options.rewinds {
+        return Err(Error::invalid("only the last state of a pool is upgraded"));
+    }
     Ok(())
 }
 
