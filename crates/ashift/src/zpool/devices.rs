@@ -129,8 +129,8 @@ impl Device {
 /// The option `-o type=disk`, which OpenZFS does not have.
 pub(super) const TYPE: &str = "type";
 
-/// Whether `-o type=disk` says that labels are to call files disks. What is to be copied onto a disk needs that: OpenZFS
-/// opens as a file only what is one.
+/// Whether `-o type=disk` says that labels are to call files disks. What is to be copied onto a disk needs that:
+/// OpenZFS opens as a file only what is one.
 pub(super) fn tells_disks(args: &Parsed) -> Result<bool, String> {
     let assignments = args.values('o').filter_map(split_assignment);
     let told = assignments.filter(|(name, _)| *name == TYPE).last();
