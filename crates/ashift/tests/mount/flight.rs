@@ -97,7 +97,8 @@ fn programs_that_are_interrupted_leave_the_mount_as_good_as_it_was() {
         let mut programs: Vec<_> = (0..3)
             .map(|number| {
                 let mut dd = Command::new("dd");
-                let words = ["if=/dev/zero", "bs=256k", "count=200", "oflag=sync"];
+                // Together less than the pool takes, however late they are interrupted.
+                let words = ["if=/dev/zero", "bs=256k", "count=40", "oflag=sync"];
                 let out = tree.path(&format!("o{number}"));
                 dd.args(words).arg(format!("of={}", out.display()));
                 dd.stderr(Stdio::null()).spawn().unwrap()
