@@ -50,7 +50,7 @@ impl fmt::Display for Obstacle {
             Obstacle::OldVersion(version) => {
                 write!(
                     f,
-                    "it is of version {version}, and only version 5000 can be written"
+                    "it is of version {version}, and only version 5000 can be written ('zpool upgrade')"
                 )
             }
         }
