@@ -217,7 +217,7 @@ fn ext4_off_its_sectors_is_slower_where_a_drive_does_not_hide_it() {
     };
     let (outcome, page) = run();
     let all = outcome["cases"].as_array().unwrap();
-    assert_eq!(all.len(), 12);
+    assert_eq!(all.len(), 20);
     let of = |name: &str, drive: &str| {
         let mut found = all.iter();
         found
@@ -252,8 +252,17 @@ fn ext4_off_its_sectors_is_slower_where_a_drive_does_not_hide_it() {
             assert!(partial(off, drive) > 10_000.0);
         }
         // Every phase writes: the reading ones the times of access.
-        let ratios = ratios("wd30ezrx");
-        assert!(ratios.iter().all(|ratio| *ratio > 2.0), "{ratios:?}");
+        for drive in ["wd30ezrx", "st2000dm001,rmw=unbatched"] {
+            let ratios = ratios(drive);
+            assert!(
+                ratios.iter().all(|ratio| *ratio > 2.0),
+                "{drive}: {ratios:?}"
+            );
+        }
+        if off == "off" {
+            let ratios = ratios("st2000dm001,rmw=batched");
+            assert!(ratios.iter().all(|ratio| *ratio > 1.3), "{ratios:?}");
+        }
     }
     for part in [
         "commands that took less than",

@@ -155,6 +155,35 @@ pub enum RmwPolicy {
     Hidden,
 }
 
+impl RmwPolicy {
+    /// All of them, by name.
+    const NAMES: [(&str, RmwPolicy); 4] = [
+        ("batched", RmwPolicy::Batched),
+        ("sync", RmwPolicy::Sync),
+        ("unbatched", RmwPolicy::Unbatched),
+        ("hidden", RmwPolicy::Hidden),
+    ];
+
+    /// Its name, as in profiles.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let own = Self::NAMES.iter().find(|(_, policy)| *policy == self);
+        own.map_or("", |(name, _)| name)
+    }
+
+    /// The policy of that name.
+    ///
+    /// # Errors
+    /// `InvalidInput`.
+    pub fn parse(name: &str) -> Result<RmwPolicy> {
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, policy)| *policy).ok_or_else(|| {
+            let names = Self::NAMES.map(|(name, _)| name).join(", ");
+            Error::invalid(format!("rmw '{name}': there is {names}"))
+        })
+    }
+}
+
 /// Caches and cache policy. For flash, only `rmw_policy` and `write_cache_kib` matter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -327,6 +356,23 @@ impl Profile {
         }
         other.check().map_err(|e| e.within(&self.name))?;
         Ok(other)
+    }
+
+    /// The same drive with another firmware, as far as writes to part of a physical sector go. What was published of
+    /// the drive is not of that one.
+    #[must_use]
+    pub fn with_rmw_policy(&self, policy: RmwPolicy) -> Profile {
+        const KEY: &str = "cache.rmw_policy";
+        let mut other = self.clone();
+        other.cache.rmw_policy = policy;
+        other.published.clear();
+        other.source.retain(|source| source.of != KEY);
+        other.source.push(Source {
+            of: KEY.to_owned(),
+            kind: SourceKind::Assumed,
+            note: format!("'{}' is given to this drive (rmw=…)", policy.name()),
+        });
+        other
     }
 
     /// The drive without its bridge.

@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, Result};
 use drive::Profile;
-use drive::profile::Bus;
+use drive::profile::{Bus, RmwPolicy};
 use geom::nop::NopConfig;
 use serde::Deserialize;
 use toml::Spanned;
@@ -83,10 +83,12 @@ pub struct NewDrive {
     pub serial: Option<String>,
     /// How it is connected, if not as its profile says.
     pub bus: Option<Bus>,
+    /// What its firmware does with partial sectors, if not what its profile says.
+    pub rmw: Option<RmwPolicy>,
 }
 
 impl NewDrive {
-    /// Reads `NAME=PROFILE[,size=…,serial=…,bus=…]`.
+    /// Reads `NAME=PROFILE[,size=…,serial=…,bus=…,rmw=…]`.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`].
@@ -101,15 +103,17 @@ impl NewDrive {
             size: None,
             serial: None,
             bus: None,
+            rmw: None,
         };
         for word in words {
             match word.split_once('=') {
                 Some(("size", size)) => drive.size = Some(size.to_owned()),
                 Some(("serial", serial)) => drive.serial = Some(serial.to_owned()),
                 Some(("bus", bus)) => drive.bus = Some(Bus::parse(bus)?),
+                Some(("rmw", policy)) => drive.rmw = Some(RmwPolicy::parse(policy)?),
                 _ => {
-                    let text =
-                        format!("'{word}' is none of size=…, serial=…, bus=… (drive '{name}')");
+                    let known = "size=…, serial=…, bus=…, rmw=…";
+                    let text = format!("'{word}' is none of {known} (drive '{name}')");
                     return Err(Error::invalid(text));
                 }
             }
@@ -141,6 +145,7 @@ struct FileDrive {
     size: Option<Spanned<Size>>,
     serial: Option<Spanned<String>>,
     bus: Option<Spanned<Bus>>,
+    rmw: Option<RmwPolicy>,
     #[serde(default)]
     pulled: bool,
 }
@@ -280,6 +285,9 @@ impl Description {
         table.insert("profile", value(known_as));
         if let Some(bus) = drive.bus {
             table.insert("bus", value(bus.name()));
+        }
+        if let Some(policy) = drive.rmw {
+            table.insert("rmw", value(policy.name()));
         }
         if let Some(size) = &drive.size {
             table.insert("size", value(size));
@@ -528,6 +536,10 @@ fn entry(drive: FileDrive, text: &str, folder: &Path) -> Result<DriveEntry> {
             let moved = profile.on_bus(*bus.as_ref());
             Arc::new(moved.map_err(|e| complaint(text, bus.span().start, &e.to_string()))?)
         }
+    };
+    let profile = match drive.rmw {
+        None => profile,
+        Some(policy) => Arc::new(profile.with_rmw_policy(policy)),
     };
     let size = match drive.size {
         None => None,

@@ -64,6 +64,31 @@ fn mistakes_are_named_with_line_and_column() {
 }
 
 #[test]
+fn the_firmware_of_a_drive_can_be_another() {
+    let mut machine = parse("").unwrap();
+    let drive = NewDrive::parse("ada0=st2000dm001,rmw=unbatched").unwrap();
+    machine.add_drive(&drive).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let written = saved(&machine, &folder.path().join("machine.toml"));
+    assert!(written.contains("rmw = \"unbatched\"\n"), "{written}");
+    let again = parse(&written).unwrap();
+    assert_eq!(again.drives, machine.drives);
+    let profile = &again.drives[0].profile;
+    assert_eq!(profile.cache.rmw_policy.name(), "unbatched");
+    let mut sources = profile.source.iter();
+    let source = sources.find(|source| source.of == "cache.rmw_policy");
+    assert_eq!(source.unwrap().kind, drive::profile::SourceKind::Assumed);
+    assert_eq!(sources.filter(|s| s.of == "cache.rmw_policy").count(), 0);
+    let error = NewDrive::parse("ada0=st2000dm001,rmw=never").unwrap_err();
+    let text = "rmw 'never': there is batched, sync, unbatched, hidden";
+    assert_eq!(error.to_string(), text);
+    refused(
+        &written.replace("unbatched", "never"),
+        "line 4, column 7: unknown variant `never`",
+    );
+}
+
+#[test]
 fn edits_keep_comments() {
     let text = "# mine\nseed = 9 # lucky\n\n[[drive]] # the old one\nname = \"ada0\"\n\
                 profile = \"wd20ears\" # green\n";

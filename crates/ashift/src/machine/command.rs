@@ -70,8 +70,10 @@ may be left out here, too. Its clock moves only while a command runs in it. `ash
 
 PROFILE is a name of `ashift drives`, or the model of such a drive: WD20EARS. Options of a drive:
 size=SIZE, serial=TEXT, bus=sata|usb|usb:BRIDGE (jms579, the one without a name, hides sectors at
-the end; asm1051 shows sectors of 4096 bytes; at2 hides what the drive says about itself). SIZE is a number of bytes, or one with K, M, G, T (1024) or KB,
-MB, GB, TB (1000).
+the end; asm1051 shows sectors of 4096 bytes; at2 hides what the drive says about itself),
+rmw=batched|sync|unbatched|hidden (what the firmware does with writes to part of a physical sector,
+where that is not known). SIZE is a number of bytes, or one with K, M, G, T (1024) or KB, MB, GB, TB
+(1000).
 Drives are named like ada0. machine.toml can be edited and kept under version control.
 ",
     run,

@@ -169,6 +169,9 @@ fn drive(text: &str) -> Result<(PlannedDrive, u32)> {
     if let Some(bus) = new.bus {
         profile = Arc::new(profile.on_bus(bus)?);
     }
+    if let Some(policy) = new.rmw {
+        profile = Arc::new(profile.with_rmw_policy(policy));
+    }
     let bytes = match &new.size {
         Some(size) => machine::parse_size(size)?,
         None => profile.host_bytes(),
@@ -176,9 +179,12 @@ fn drive(text: &str) -> Result<(PlannedDrive, u32)> {
     let bus = new
         .bus
         .map_or(String::new(), |bus| format!(",bus={}", bus.name()));
+    let rmw = new
+        .rmw
+        .map_or(String::new(), |policy| format!(",rmw={}", policy.name()));
     let cache = &profile.cache;
     let planned = PlannedDrive {
-        profile: format!("{}{bus}", new.profile),
+        profile: format!("{}{bus}{rmw}", new.profile),
         bytes,
         read_cache_bytes: u64::from(cache.read_segments) * u64::from(cache.read_segment_kib) * 1024,
     };
@@ -191,7 +197,8 @@ mod tests {
 
     #[test]
     fn a_size_belongs_to_the_drive_before_it() {
-        let drives = drives("wd30ezrx,st2000dm001,size=1GB,bus=usb:asm1051,wd30ezrx").unwrap();
+        let drives =
+            drives("wd30ezrx,st2000dm001,size=1GB,bus=usb:asm1051,wd30ezrx,rmw=sync").unwrap();
         let drives: Vec<(&str, u64)> = drives
             .iter()
             .map(|(drive, _)| (&*drive.profile, drive.bytes))
