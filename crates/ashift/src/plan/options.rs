@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(drives[1], ("st2000dm001,bus=usb:asm1051", 1_000_000_000));
         assert_eq!(
             (drives.len(), drives[0].0, drives[2].0),
-            (3, "wd30ezrx", "wd30ezrx")
+            (3, "wd30ezrx", "wd30ezrx,rmw=sync")
         );
         let sector = |text| super::drives(text).unwrap()[0].1;
         assert_eq!(
