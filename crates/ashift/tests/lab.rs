@@ -204,6 +204,16 @@ fn partitions_that_begin_inside_of_a_sector_are_slower() {
     assert!((of("mal32000", "2048") / of("mal32000", "63") - 1.0).abs() < 0.05);
 }
 
+/// The parts of the trace of bonnie++: its six phases with files.
+const PHASES: [&str; 6] = [
+    "create",
+    "read",
+    "delete",
+    "create-random",
+    "read-random",
+    "delete-random",
+];
+
 /// What ext4 did to a disk under bonnie++, replayed: only partial sectors that a drive does not hide cost anything.
 #[test]
 fn ext4_off_its_sectors_is_slower_where_a_drive_does_not_hide_it() {
@@ -224,14 +234,6 @@ fn ext4_off_its_sectors_is_slower_where_a_drive_does_not_hide_it() {
             .find(|case| case["name"] == name && case["parameters"][0][1] == drive)
             .unwrap()
     };
-    const PHASES: [&str; 6] = [
-        "create",
-        "read",
-        "delete",
-        "create-random",
-        "read-random",
-        "delete-random",
-    ];
     // On three disks which writes go together hangs on who is done first, which where a partition begins decides, too.
     for (off, aligned, noise) in [("off", "aligned", 0.05), ("md-off", "md-aligned", 0.25)] {
         let ratios = |drive: &str| {
@@ -293,14 +295,7 @@ fn what_ext4_does_under_bonnie_is_recorded_by_a_script() {
         .unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     bench.ok("machine create m ada0=st2000dm001");
-    for phase in [
-        "create",
-        "read",
-        "delete",
-        "create-random",
-        "read-random",
-        "delete-random",
-    ] {
+    for phase in PHASES {
         let seen = json(&bench.ok(&format!("-m m replay -aj -o {phase} t.log.gz ada0")));
         assert!(
             seen["commands"]["write"]["count"].as_u64() > Some(0),
