@@ -26,6 +26,7 @@ mod links;
 mod machine;
 mod mount;
 mod mounting;
+mod name_rules;
 mod parted;
 mod phybs;
 mod plan;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use base::{Error, ErrorKind, Guid, ObjectId, Result, SPA_OLD_MAXBLOCKSIZE, Txg};
 use dmu::Tx;
+use phys::dsl::DS_FLAG_CI_DATASET;
 use phys::dsl::ZBM_FLAG_HAS_FBN;
 use phys::pool_names::DS_FIELD_BOOKMARK_NAMES;
 use phys::{DslBookmarkPhys, ObjectType, Phys};
@@ -145,7 +146,17 @@ impl DslPool {
         let head = self.find_dataset(head_name)?;
         crate::create::expect_head(&head, head_name)?;
         let found = self.load_bookmarks(&head)?;
-        let found = found.into_iter().find(|found| found.name == name);
+        let ignores_case = head.fields().has_flag(DS_FLAG_CI_DATASET);
+        let is_it = |own: &str| match ignores_case {
+            true => zap::are_alike(
+                own.as_bytes(),
+                name.as_bytes(),
+                zap::Flags::TOUPPER,
+                zap::Case::Ignored,
+            ),
+            false => own == name,
+        };
+        let found = found.into_iter().find(|found| is_it(&found.name));
         let missing = || Error::not_found(format!("there is no {full}"));
         Ok((head, found.ok_or_else(missing)?))
     }

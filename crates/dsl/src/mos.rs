@@ -149,6 +149,13 @@ impl Mos {
         zap::lookup_u64(&self.os, object, name)
     }
 
+    /// The value of a name that is the same but for case.
+    pub(crate) fn zap_get_alike(&self, object: ObjectId, name: &str) -> Result<Option<u64>> {
+        let zap = Zap::open(&self.os, object)?;
+        let found = zap.find_alike(name.as_bytes(), zap::Case::Ignored)?;
+        Ok(found.map(|entry| entry.first_integer))
+    }
+
     pub(crate) fn zap_contains(&self, object: ObjectId, name: &str) -> Result<bool> {
         zap::contains(&self.os, object, name)
     }

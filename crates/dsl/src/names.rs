@@ -5,6 +5,7 @@
 //! Source: OpenZFS module/zfs/dsl_dir.c (`dsl_dir_hold`, `dsl_dir_hold_obj`),
 //! module/zfs/dsl_dataset.c (`dsl_dataset_hold`, `dsl_dataset_hold_obj`) @be7657e3
 
+use phys::dsl::DS_FLAG_CI_DATASET;
 use phys::pool_names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -94,9 +95,11 @@ impl DslPool {
         };
         let object = self.snap_lookup(&head, snapname)?.ok_or_else(missing)?;
         let snap = self.dataset_by_object(object)?;
-        snap.state()
-            .snapname
-            .get_or_insert_with(|| snapname.to_string());
+        // Where case is ignored, its own name may be another.
+        if !head.fields().has_flag(DS_FLAG_CI_DATASET) {
+            let own = &mut snap.state().snapname;
+            own.get_or_insert_with(|| snapname.to_string());
+        }
         Ok(snap)
     }
 
@@ -166,6 +169,9 @@ impl DslPool {
     #[doc(alias = "dsl_dataset_snap_lookup")]
     pub(crate) fn snap_lookup(&self, head: &DslDataset, name: &str) -> Result<Option<ObjectId>> {
         let zap = ObjectId(head.fields().snapnames_zapobj);
+        if head.fields().has_flag(DS_FLAG_CI_DATASET) {
+            return Ok(self.mos().zap_get_alike(zap, name)?.map(ObjectId));
+        }
         Ok(self.mos().zap_get(zap, name)?.map(ObjectId))
     }
 

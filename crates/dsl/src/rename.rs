@@ -231,11 +231,11 @@ impl DslPool {
             return Ok(());
         };
         let snap = self.dataset_by_object(object)?;
-        self.snapname(&snap)?;
+        let old = self.snapname(&snap)?;
         self.log(&snap, "rename", &format!("-> @{new}"), tx)?;
         let zap = ObjectId(head.fields().snapnames_zapobj);
         self.touch_snapshots(&head.dir(), tx)?;
-        self.mos().zap_remove(zap, old, tx)?;
+        self.mos().zap_remove(zap, &old, tx)?;
         self.mos().zap_add(zap, new, object.0, tx)?;
         snap.state().snapname = Some(new.to_string());
         Ok(())

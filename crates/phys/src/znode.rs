@@ -287,6 +287,16 @@ pub mod master_node {
     pub const CASESENSITIVITY: &str = "casesensitivity";
 }
 
+/// `zfs_case_t`, the values of [`master_node::CASESENSITIVITY`].
+pub mod case {
+    /// `ZFS_CASE_SENSITIVE`.
+    pub const SENSITIVE: u64 = 0;
+    /// `ZFS_CASE_INSENSITIVE`.
+    pub const INSENSITIVE: u64 = 1;
+    /// `ZFS_CASE_MIXED`: case is ignored for those who ask for it.
+    pub const MIXED: u64 = 2;
+}
+
 /// `MASTER_NODE_OBJ`.
 pub const MASTER_NODE_OBJ: u64 = 1;
 /// `ZVOL_OBJ`: the data of a volume.

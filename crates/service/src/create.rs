@@ -6,7 +6,7 @@ use machine::Holder;
 use phys::feature::USEROBJ_ACCOUNTING;
 use spa::{CreateOptions, NewPool, Spa};
 use vdev::{AuxSpec, NewDevice, TopSpec, VdevKind};
-use zpl::NewFilesystem;
+use zpl::{NameRules, NewFilesystem};
 
 use crate::facts::Facts;
 use crate::failure::{Attempt, Failure, Outcome, Reason};
@@ -24,7 +24,7 @@ pub struct PoolDevice {
 
 impl Session {
     /// Creates a pool on these top-level vdevs, with these hot spares, and leaves it imported with these facts. Its
-    /// name has been checked.
+    /// name has been checked. `names` are the rules of its root file system.
     ///
     /// # Errors
     /// [`Reason::NameTaken`]; [`Reason::InUse`] if another session is creating it; errors of the devices.
@@ -35,6 +35,7 @@ impl Session {
         aux: &AuxSpec<PoolDevice>,
         facts: &Facts,
         new: NewPool,
+        names: NameRules,
     ) -> Outcome<()> {
         let failed = |error: Error| Failure::new(Attempt::Create, pool, error);
         let record = Failure::of(Attempt::Record, pool);
@@ -53,7 +54,7 @@ impl Session {
         let root = NewFilesystem {
             uid: 0,
             gid: 0,
-            utf8only: false,
+            names,
         };
         let key = new.encryption.as_ref().map(|root| root.key.clone());
         let counts_objects = new.features.iter().any(|f| f.guid == USEROBJ_ACCOUNTING);

@@ -405,13 +405,13 @@ impl Zap {
         let (index, block) = self.read()?;
         let block_bytes = block.len() as u64;
         if let Some(index) = index.as_ref() {
-            let (entries, salt) = (index.len() as u64, index.salt);
             return Ok(Stats {
                 is_micro: true,
                 block_bytes,
                 blocks: 1,
-                entries,
-                salt,
+                entries: index.len() as u64,
+                salt: index.salt,
+                flags: index.flags,
                 ..Stats::default()
             });
         }

@@ -14,11 +14,12 @@
 //!
 //! # Invariants
 //! 1. The hash of a name depends only on the ZAP's salt and flags, and stays when it becomes fat.
-//! 2. ZAPs with normalisation flags other than [`Flags::TOUPPER`] are refused (`Unsupported`).
+//! 2. Names are hashed in the form that `zap_normflags` say (see `textprep`).
 //!
 //! # Source
 //! OpenZFS `module/zfs/zap.c`, `zap_impl.c`, `zap_micro.c`, `zap_fat.c`, `zap_leaf.c` @be7657e3.
 
+mod alike;
 mod create;
 mod cursor;
 pub mod directory;
@@ -29,11 +30,13 @@ mod key;
 mod leaf;
 mod micro;
 mod object;
+mod textprep;
 mod value;
 
 #[cfg(test)]
 mod tests;
 
+pub use alike::{Case, are_alike};
 pub use create::{NewZap, create, create_claim, create_link, create_with, destroy, zapify};
 pub use cursor::Cursor;
 pub use handle::{Entry, LeafHistograms, Stats, Zap};

@@ -33,7 +33,7 @@ use phys::zap::{
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use crate::value::{Flags, check_normalizes, hash_name};
+use crate::value::{Flags, hash_name};
 
 const ENTRY_BYTES: usize = MZAP_ENT_LEN;
 /// `zap_micro_max_size`: a micro ZAP that would grow beyond this becomes a fat one.
@@ -50,7 +50,7 @@ const AT_NAME: usize = offset_of!(MzapEntPhys, name);
 #[derive(Debug)]
 pub(crate) struct MicroIndex {
     pub(crate) salt: u64,
-    /// The flags; a micro ZAP can have only [`Flags::TOUPPER`].
+    /// The flags; a micro ZAP can have only those of [`Flags::normalizing`].
     pub(crate) flags: Flags,
     /// Maps (upper half of the hash, differentiator) to the index of the entry.
     tree: BTreeMap<(u32, u32), u16>,
@@ -148,7 +148,6 @@ impl MicroIndex {
         let flags = Flags::from_stored(0, field::<U64>(block, AT_NORMFLAGS).get())?;
         let mut tree = BTreeMap::new();
         for entry in entries(block) {
-            check_normalizes(entry.name, flags)?;
             let half_hash = (entry.hash(salt, flags) >> 32) as u32;
             if tree.insert((half_hash, entry.cd), entry.chunk).is_some() {
                 return Err(Error::corrupt(format!("mze_cd {} is used twice", entry.cd)));

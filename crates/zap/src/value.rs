@@ -4,6 +4,7 @@ use base::{Error, ErrorKind, Result};
 
 use crate::hash::crc64;
 use crate::key::Key;
+use crate::textprep;
 
 /// `ZAP_MAXNAMELEN`: a name with its terminating NUL, in bytes.
 pub const MAX_NAME_BYTES: usize = phys::zap::ZAP_MAXNAMELEN;
@@ -12,8 +13,8 @@ pub(crate) const MAX_LONG_NAME_BYTES: usize = phys::zap::ZAP_MAXNAMELEN_NEW;
 /// `ZAP_MAXVALUELEN`: the largest value in bytes.
 pub const MAX_VALUE_BYTES: usize = phys::zap::ZAP_MAXVALUELEN;
 
-/// `U8_TEXTPREP_TOUPPER`: the only normalisation that is supported.
-const U8_TEXTPREP_TOUPPER: u64 = 2;
+/// Where `zap_normflags` are in [`Flags`].
+const NORM_SHIFT: u32 = 32;
 
 /// Properties of a fat ZAP that are fixed when it is created (`zap_flags_t`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,20 +30,27 @@ impl Flags {
     /// `ZAP_FLAG_PRE_HASHED_KEY`: the first word of the key is already uniformly distributed.
     pub const PRE_HASHED_KEY: Flags = Flags(phys::zap::ZAP_FLAG_PRE_HASHED_KEY);
 
-    /// `zap_normflags` = `U8_TEXTPREP_TOUPPER`: names are hashed in upper case, but compared as they
-    /// are. Used for the names of snapshots and bookmarks; ASCII only. Such a ZAP starts micro.
-    pub const TOUPPER: Flags = Flags(1 << 32);
+    /// `zap_normflags` = `U8_TEXTPREP_TOUPPER`: names are hashed in upper case. Used for the names of snapshots and
+    /// bookmarks, and where file systems ignore case. Such a ZAP starts micro.
+    pub const TOUPPER: Flags = Flags(textprep::TO_UPPER << NORM_SHIFT);
+
+    /// Names are hashed in the form that `normflags` say (`zap_normflags`: upper case, a normal form of Unicode, or
+    /// both). They are compared as they are, but by [`Zap::find_alike`](crate::Zap::find_alike). Such a ZAP starts
+    /// micro.
+    ///
+    /// # Errors
+    /// `Unsupported` for flags that OpenZFS does not write.
+    pub fn normalizing(normflags: u64) -> Result<Flags> {
+        if !textprep::is_known(normflags) {
+            let text = format!("zap with normalised names (normflags {normflags:#x})");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        Ok(Flags(normflags << NORM_SHIFT))
+    }
 
     /// From the fields of a header.
     pub(crate) fn from_stored(flags: u64, normflags: u64) -> Result<Flags> {
-        let norm = match normflags {
-            0 => Flags::NONE,
-            U8_TEXTPREP_TOUPPER => Flags::TOUPPER,
-            _ => {
-                let text = format!("zap with normalised names (normflags {normflags:#x})");
-                return Err(Error::new(ErrorKind::Unsupported, text));
-            }
-        };
+        let norm = Flags::normalizing(normflags)?;
         if flags > 7 {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -54,16 +62,13 @@ impl Flags {
 
     /// `zap_flags` as stored on disk.
     pub(crate) fn stored(self) -> u64 {
-        self.0 & !Flags::TOUPPER.0
+        self.0 & ((1 << NORM_SHIFT) - 1)
     }
 
     /// `zap_normflags` as stored on disk.
-    pub(crate) fn normflags(self) -> u64 {
-        if self.contains(Flags::TOUPPER) {
-            U8_TEXTPREP_TOUPPER
-        } else {
-            0
-        }
+    #[must_use]
+    pub fn normflags(self) -> u64 {
+        self.0 >> NORM_SHIFT
     }
 
     /// Whether a ZAP with these flags can be micro.
@@ -219,7 +224,7 @@ impl StoredKey {
             ));
         }
         check_name(name)?;
-        check_normalizes(name, flags)?;
+        check_normal_length(name, flags)?;
         let mut bytes = Vec::with_capacity(name.len() + 1);
         bytes.extend_from_slice(name);
         bytes.push(0);
@@ -261,28 +266,26 @@ impl StoredKey {
     }
 }
 
-/// Refuses non-ASCII names where names are hashed in upper case.
-pub(crate) fn check_normalizes(name: &[u8], flags: Flags) -> Result<()> {
-    if flags.contains(Flags::TOUPPER) && !name.is_ascii() {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            "zap name beyond ascii to be upper-cased",
-        ));
-    }
-    Ok(())
-}
-
 /// The hash of a name; its NUL is stored but not hashed.
 pub(crate) fn hash_name(name: &[u8], salt: u64, flags: Flags) -> u64 {
-    let upper = flags.contains(Flags::TOUPPER);
-    let bytes = name.iter().map(|byte| {
-        if upper {
-            byte.to_ascii_uppercase()
-        } else {
-            *byte
-        }
-    });
-    keep_hash_bits(crc64(salt, bytes), flags)
+    let crc = match flags.normflags() {
+        0 => crc64(salt, name.iter().copied()),
+        norm => crc64(salt, textprep::prepare(name, norm)),
+    };
+    keep_hash_bits(crc, flags)
+}
+
+/// Refuses a name whose form to be hashed is longer than the longest name, as OpenZFS does.
+fn check_normal_length(name: &[u8], flags: Flags) -> Result<()> {
+    let limit = match name.len() < MAX_NAME_BYTES {
+        true => MAX_NAME_BYTES,
+        false => MAX_LONG_NAME_BYTES,
+    };
+    if flags.normflags() != 0 && textprep::prepare(name, flags.normflags()).len() >= limit {
+        let text = "a name whose normal form is too long";
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    Ok(())
 }
 
 /// Clears the bits of a hash that do not fit in a cursor.

@@ -9,6 +9,8 @@
 //! OpenZFS `module/os/linux/zfs/zfs_dir.c` (`zfs_link_create`), `module/os/linux/zfs/zfs_vnops_os.c`
 //! (`zfs_lookup`, `zfs_create`, `zfs_mkdir`, `zfs_symlink`, `zfs_link`, `zfs_readdir`).
 
+use std::borrow::Cow;
+
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::Tx;
 use phys::sa::ZplAttr;
@@ -59,7 +61,7 @@ impl Filesystem {
             }
             _ => self.check_name(name)?,
         }
-        let id = self.find(&directory, name)?;
+        let (_, id) = self.find(&directory, name)?;
         self.attr_of(&self.node(id)?)
     }
 
@@ -299,6 +301,8 @@ impl Filesystem {
         let links =
             links.ok_or_else(|| Error::corrupt(format!("file {} has 2^64 - 1 links", attr.id)))?;
         let entry = dirent_new(node.id().0, attr.mode.into());
+        // Before the file leaves the delete queue.
+        self.require_absent(directory, name)?;
         if attr.links == 0 {
             self.leave_unlinked_set(tx, node)?;
             attrs.may_be_linked = false;
@@ -358,10 +362,7 @@ impl Filesystem {
         name: &[u8],
         new: &NewNode<'_>,
     ) -> Result<(Node, Attr)> {
-        let entries = Zap::new(directory.dnode.clone())?;
-        if entries.contains(name)? {
-            return Err(Error::new(ErrorKind::Exists, show(name)));
-        }
+        self.require_absent(directory, name)?;
         if !self.log.is_replaying(tx) {
             self.space.check_create(&new.owner(parent_attr))?;
         }
@@ -404,11 +405,22 @@ impl Filesystem {
         )
     }
 
-    /// The object that an entry names.
-    pub(crate) fn find(&self, directory: &Node, name: &[u8]) -> Result<ObjectId> {
-        let entry = Zap::new(directory.dnode.clone())?.lookup_u64(name)?;
-        let entry = entry.ok_or_else(|| Error::not_found(show(name)))?;
-        Ok(ObjectId(dirent_object(entry)))
+    /// The object that a name leads to, and the name that it has there.
+    pub(crate) fn find<'n>(
+        &self,
+        directory: &Node,
+        name: &'n [u8],
+    ) -> Result<(Cow<'n, [u8]>, ObjectId)> {
+        let found = self.entry(directory, name)?;
+        let found = found.ok_or_else(|| Error::not_found(show(name)))?;
+        Ok((found.name, ObjectId(dirent_object(found.entry))))
+    }
+
+    fn require_absent(&self, directory: &Node, name: &[u8]) -> Result<()> {
+        match self.entry(directory, name)? {
+            None => Ok(()),
+            Some(_) => Err(Error::new(ErrorKind::Exists, show(name))),
+        }
     }
 
     /// Adjusts the number of entries, and of directories among them, of a directory whose names are locked.
@@ -492,7 +504,7 @@ impl Filesystem {
         if !is_possible(name) {
             return Err(Error::invalid(format!("name {}", show(name))));
         }
-        if self.utf8only && std::str::from_utf8(name).is_err() {
+        if self.names.utf8only && std::str::from_utf8(name).is_err() {
             return Err(Error::invalid(format!("name {} is not utf-8", show(name))));
         }
         Ok(())

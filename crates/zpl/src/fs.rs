@@ -31,6 +31,7 @@ use zil::SyncMode;
 use crate::attrs::{Attr, Parsed};
 use crate::log::{IntentLog, NoLog};
 use crate::make::NewNode;
+use crate::names::{NameRules, Names};
 use crate::sa::SaTable;
 use crate::watch::Watcher;
 
@@ -195,8 +196,8 @@ pub struct NewFilesystem {
     pub uid: u64,
     /// Group of the root directory.
     pub gid: u64,
-    /// Whether names must be UTF-8.
-    pub utf8only: bool,
+    /// How names are told apart.
+    pub names: NameRules,
 }
 
 /// `statfs`.
@@ -281,7 +282,7 @@ pub struct Filesystem {
     pub(crate) sa: SaTable,
     pub(crate) root: ObjectId,
     pub(crate) unlinked_set: Option<ObjectId>,
-    pub(crate) utf8only: bool,
+    pub(crate) names: Names,
     version: u64,
     settings: RwLock<Settings>,
     pub(crate) log: Arc<dyn IntentLog>,
@@ -301,9 +302,10 @@ impl Filesystem {
         let master_id = ObjectId(MASTER_NODE_OBJ);
         zap::create_claim(objset, tx, master_id, &NewZap::new(ObjectType::MASTER_NODE))?;
         let master = Zap::open(objset, master_id)?;
-        master.update_u64(tx, master_node::NORMALIZATION, 0)?;
-        master.update_u64(tx, master_node::UTF8ONLY, new.utf8only.into())?;
-        master.update_u64(tx, master_node::CASESENSITIVITY, 0)?;
+        let names = Names::of(&new.names)?;
+        master.update_u64(tx, master_node::NORMALIZATION, new.names.normalization)?;
+        master.update_u64(tx, master_node::UTF8ONLY, names.utf8only.into())?;
+        master.update_u64(tx, master_node::CASESENSITIVITY, new.names.casesensitivity)?;
         master.update_u64(tx, master_node::VERSION, ZPL_VERSION)?;
         let sa_master = zap::create(objset, tx, ObjectType::SA_MASTER_NODE)?;
         master.add_u64(tx, master_node::SA_ATTRS, sa_master.0)?;
@@ -315,7 +317,7 @@ impl Filesystem {
             sa: SaTable::open(objset, Some(sa_master))?,
             root: ObjectId(0),
             unlinked_set: Some(unlinked),
-            utf8only: new.utf8only,
+            names,
             version: ZPL_VERSION,
             settings: RwLock::new(Settings::default()),
             log: Arc::new(NoLog),
@@ -332,8 +334,8 @@ impl Filesystem {
     /// were open are removed.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for future versions and for file systems that fold or normalise names;
-    /// I/O and corruption.
+    /// [`ErrorKind::Unsupported`] for future versions, and for rules for names that OpenZFS does not have; I/O and
+    /// corruption.
     #[doc(alias = "zfsvfs_create")]
     pub fn open(objset: Arc<Objset>, options: OpenOptions) -> Result<Arc<Filesystem>> {
         let master = Zap::open(&objset, ObjectId(MASTER_NODE_OBJ)).within(|| "master node")?;
@@ -349,15 +351,11 @@ impl Filesystem {
                 format!("file system version {version}"),
             ));
         }
-        for name in [master_node::NORMALIZATION, master_node::CASESENSITIVITY] {
-            let value = entry(name)?.unwrap_or(0);
-            if value != 0 {
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    format!("{name} is {value}"),
-                ));
-            }
-        }
+        let rules = NameRules {
+            utf8only: entry(master_node::UTF8ONLY)?.unwrap_or(0) != 0,
+            normalization: entry(master_node::NORMALIZATION)?.unwrap_or(0),
+            casesensitivity: entry(master_node::CASESENSITIVITY)?.unwrap_or(0),
+        };
         let root = entry(master_node::ROOT)?;
         let root = root.ok_or_else(|| Error::corrupt("master node has no ROOT"))?;
         let sa_master = match entry(master_node::SA_ATTRS)? {
@@ -370,7 +368,7 @@ impl Filesystem {
             unlinked_set: entry(master_node::UNLINKED_SET)?
                 .map(ObjectId)
                 .filter(|id| id.0 < DN_MAX_OBJECT),
-            utf8only: entry(master_node::UTF8ONLY)?.unwrap_or(0) != 0,
+            names: Names::of(&rules)?,
             version,
             objset,
             groups: options.groups,

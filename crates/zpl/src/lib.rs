@@ -35,6 +35,7 @@ mod fs;
 mod log;
 mod make;
 pub mod mount;
+mod names;
 mod old_znode;
 mod path;
 mod posix_acl;
@@ -61,6 +62,7 @@ pub use fs::{
 };
 pub use log::{IntentLog, NoLog};
 pub use make::Create;
+pub use names::NameRules;
 pub use old_znode::version_of;
 pub use phys::znode::pflags;
 pub use rename::RenameKind;

@@ -141,6 +141,7 @@ impl Filesystem {
                 bonus_type: ObjectType::SA,
                 bonus_len,
                 dnode_slots: slots,
+                flags: self.names.flags,
                 ..NewZap::new(ObjectType::DIRECTORY_CONTENTS)
             };
             return match new.claim {

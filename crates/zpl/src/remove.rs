@@ -40,7 +40,8 @@ impl Filesystem {
             let _namespace = self.namespace.read();
             let directory = self.directory(parent)?;
             let _names = directory.locks.names.lock();
-            let node = self.node(self.find(&directory, name)?)?;
+            let (name, id) = self.find(&directory, name)?;
+            let (name, node) = (&*name, self.node(id)?);
             if node.dnode.type_() == ObjectType::DIRECTORY_CONTENTS {
                 return Err(Error::new(ErrorKind::IsDirectory, show(name)));
             }
@@ -67,7 +68,8 @@ impl Filesystem {
             let _namespace = self.namespace.read();
             let directory = self.directory(parent)?;
             let _names = directory.locks.names.lock();
-            let node = self.node(self.find(&directory, name)?)?;
+            let (name, id) = self.find(&directory, name)?;
+            let (name, node) = (&*name, self.node(id)?);
             if node.dnode.type_() != ObjectType::DIRECTORY_CONTENTS {
                 return Err(Error::new(ErrorKind::NotDirectory, show(name)));
             }

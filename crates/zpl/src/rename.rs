@@ -7,12 +7,13 @@
 //! # Source
 //! OpenZFS `module/os/linux/zfs/zfs_vnops_os.c` (`zfs_rename`, `zfs_rename_lock`).
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::Tx;
 use phys::sa::ZplAttr;
-use phys::znode::{dirent_new, pflags};
+use phys::znode::{dirent_new, dirent_object, pflags};
 
 use crate::attrs::{Attr, Change, FileType, Time};
 use crate::dir::{FIXED, NAMES_DIRTY_BYTES, show};
@@ -38,7 +39,10 @@ pub enum RenameKind {
 struct End<'a> {
     directory: Node,
     directory_attr: Attr,
+    /// The name that was asked for.
     name: &'a [u8],
+    /// The name that the file has there.
+    found: Cow<'a, [u8]>,
     file: Option<(Node, Attr)>,
 }
 
@@ -73,8 +77,10 @@ impl Filesystem {
         let tx = self.begin(2 * NAMES_DIRTY_BYTES)?;
         {
             let _namespace = self.namespace.write();
-            let source = self.rename_end(from)?;
-            let target = self.rename_end(to)?;
+            let source = self.rename_end(from, None)?;
+            let beside = (from.0 == to.0).then_some(&*source.found);
+            let target = self.rename_end(to, beside)?;
+            let from = (from.0, &*source.found);
             let Some(moved) = &source.file else {
                 return Err(Error::not_found(show(from.1)));
             };
@@ -102,22 +108,31 @@ impl Filesystem {
         self.finish(to.0)
     }
 
-    fn rename_end<'a>(&self, (parent, name): (ObjectId, &'a [u8])) -> Result<End<'a>> {
+    /// One end; a target in the same directory is `beside` the file that is renamed.
+    fn rename_end<'a>(
+        &self,
+        (parent, name): (ObjectId, &'a [u8]),
+        beside: Option<&[u8]>,
+    ) -> Result<End<'a>> {
         let directory = self.directory(parent)?;
         let directory_attr = self.live_directory(&directory)?;
-        let file = match self.find(&directory, name) {
-            Ok(id) => {
-                let node = self.node(id)?;
+        let entry = match beside {
+            Some(old) => self.entry_beside(&directory, name, old)?,
+            None => self.entry(&directory, name)?,
+        };
+        let (found, file) = match entry {
+            None => (Cow::Borrowed(name), None),
+            Some(found) => {
+                let node = self.node(ObjectId(dirent_object(found.entry)))?;
                 let attr = self.attr_of(&node)?;
-                Some((node, attr))
+                (found.name, Some((node, attr)))
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
         };
         Ok(End {
             directory,
             directory_attr,
             name,
+            found,
             file,
         })
     }
@@ -220,9 +235,9 @@ impl Filesystem {
         target: &End<'_>,
     ) -> Result<()> {
         let is_directory = moved.1.is_directory();
-        self.remove_entry(tx, &source.directory, source.name, is_directory)?;
+        self.remove_entry(tx, &source.directory, &source.found, is_directory)?;
         if let Some((node, attr)) = &target.file {
-            self.remove_entry(tx, &target.directory, target.name, attr.is_directory())?;
+            self.remove_entry(tx, &target.directory, &target.found, attr.is_directory())?;
             self.drop_link(tx, node)?;
         }
         self.enter(tx, moved, target)
@@ -236,8 +251,8 @@ impl Filesystem {
         target: &End<'_>,
         other: &(Node, Attr),
     ) -> Result<()> {
-        self.remove_entry(tx, &source.directory, source.name, moved.1.is_directory())?;
-        self.remove_entry(tx, &target.directory, target.name, other.1.is_directory())?;
+        self.remove_entry(tx, &source.directory, &source.found, moved.1.is_directory())?;
+        self.remove_entry(tx, &target.directory, &target.found, other.1.is_directory())?;
         self.enter(tx, moved, target)?;
         self.enter(tx, other, source)
     }

@@ -1,5 +1,6 @@
 //! File systems on a pool of one objset in memory.
 
+mod alike;
 mod basics;
 mod concurrent;
 mod format;
@@ -17,7 +18,8 @@ use ram::RamStore;
 use zio::BlockStore;
 
 use crate::{
-    Create, FileOwners, Filesystem, IntentLog, NewFilesystem, NoLog, OpenOptions, Settings,
+    Create, FileOwners, Filesystem, IntentLog, NameRules, NewFilesystem, NoLog, OpenOptions,
+    Settings,
 };
 
 const ID: ObjsetId = ObjsetId(54);
@@ -83,6 +85,16 @@ impl Pool {
         settings: Settings,
         log: Arc<dyn IntentLog>,
     ) -> Arc<Pool> {
+        Pool::with_names(store, props, settings, log, NameRules::default())
+    }
+
+    pub(crate) fn with_names(
+        store: Arc<dyn BlockStore>,
+        props: ObjsetProps,
+        settings: Settings,
+        log: Arc<dyn IntentLog>,
+        names: NameRules,
+    ) -> Arc<Pool> {
         let tx = Tx::syncing(Txg(4));
         let accounting = Arc::new(FreeAtOnce(store.clone()));
         let objset = Objset::create(
@@ -94,7 +106,11 @@ impl Pool {
             &tx,
         );
         objset.set_owner_accounting(Some(Arc::new(owners())));
-        Filesystem::create(&objset, &tx, &NewFilesystem::default()).unwrap();
+        let new = NewFilesystem {
+            names,
+            ..NewFilesystem::default()
+        };
+        Filesystem::create(&objset, &tx, &new).unwrap();
         sync_objset(&objset, Txg(4)).unwrap();
         let groups = TxGroups::new(Txg(4), TxgSettings::default());
         let objset = rt::Mutex::new(objset);

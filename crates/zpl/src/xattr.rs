@@ -22,7 +22,6 @@ use dmu::{OBJECT_END, Tx};
 use nvpair::{NvList, NvString, NvValue};
 use phys::sa::ZplAttr;
 use phys::znode::dirent_object;
-use zap::Zap;
 
 use crate::attrs::{Attr, Change, FileType, Time};
 use crate::dir::{FIXED, NAMES_DIRTY_BYTES, show};
@@ -395,8 +394,8 @@ impl Filesystem {
         let Some(directory) = attr.xattr_dir else {
             return Ok(None);
         };
-        let entry = zap::lookup_u64(&self.objset, directory, name)?;
-        Ok(entry.map(|entry| ObjectId(dirent_object(entry))))
+        let found = self.entry(&self.directory(directory)?, name)?;
+        Ok(found.map(|found| ObjectId(dirent_object(found.entry))))
     }
 
     fn read_whole(&self, id: ObjectId) -> Result<Vec<u8>> {
@@ -427,9 +426,8 @@ impl Filesystem {
             None => self.make_xattr_dir(tx, node, attr, None)?,
         };
         let directory_attr = self.attr_of(&directory)?;
-        let entry = Zap::new(directory.dnode.clone())?.lookup_u64(name)?;
-        let file = match entry {
-            Some(entry) => self.node(ObjectId(dirent_object(entry)))?,
+        let file = match self.entry(&directory, name)? {
+            Some(found) => self.node(ObjectId(dirent_object(found.entry)))?,
             None => {
                 let create = Create {
                     mode: 0o644,
@@ -471,10 +469,11 @@ impl Filesystem {
     fn remove_xattr_file(&self, tx: &Tx, attr: &Attr, name: &[u8]) -> Result<()> {
         let directory = attr.xattr_dir.ok_or_else(|| Error::not_found(show(name)))?;
         let directory = self.directory(directory)?;
-        let file = self.node(self.find(&directory, name)?)?;
-        self.remove_entry(tx, &directory, name, false)?;
+        let (name, id) = self.find(&directory, name)?;
+        let file = self.node(id)?;
+        self.remove_entry(tx, &directory, &name, false)?;
         if attr.links > 0 {
-            log::remove(self, tx, directory.id(), name, Some(file.id()));
+            log::remove(self, tx, directory.id(), &name, Some(file.id()));
         }
         self.drop_link(tx, &file)?;
         self.touch_ctime(tx, &self.node(attr.id)?)

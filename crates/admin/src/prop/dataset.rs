@@ -298,15 +298,11 @@ pub const DATASET: &[PropDesc] = &[
     own("version", Kind::Index(0, VERSION), FS_SNAP)
         .shown("VERSION", "1 | 2 | 3 | 4 | 5 | current")
         .honoured(Honoured::Only(&["5", "current"])),
-    onetime("utf8only", OFF, FS_SNAP)
-        .shown("UTF8ONLY", "on | off")
-        .honoured(ONLY_OFF),
+    onetime("utf8only", OFF, FS_SNAP).shown("UTF8ONLY", "on | off"),
     onetime("normalization", Kind::Index(0, NORMALIZATION), FS_SNAP)
-        .shown("NORMALIZATION", "none | formC | formD | formKC | formKD")
-        .honoured(ONLY_NONE),
+        .shown("NORMALIZATION", "none | formC | formD | formKC | formKD"),
     onetime("casesensitivity", Kind::Index(0, CASE), FS_SNAP)
-        .shown("CASE", "sensitive | insensitive | mixed")
-        .honoured(Honoured::Only(&["sensitive"])),
+        .shown("CASE", "sensitive | insensitive | mixed"),
     inherited("vscan", OFF, FS)
         .shown("VSCAN", "on | off")
         .honoured(KEPT),

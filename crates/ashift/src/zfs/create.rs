@@ -11,9 +11,12 @@ use admin::prop::{DatasetContext, Types};
 use base::ErrorKind;
 use dsl::{Encrypted, NewDataset, ObjsetInit, PropChange};
 use phys::ObjsetType;
+use phys::dsl::DS_FLAG_CI_DATASET;
 use phys::feature;
+use phys::znode::case;
 use service::{DatasetsWriter, OpenPool, Session};
 use spa::FeatureState;
+use zpl::NameRules;
 
 use super::fail::{Fail, Outcome, words};
 use super::key;
@@ -21,13 +24,14 @@ use super::set::{Stored, Typed, check, split_assignments};
 use super::target::{exists, find, open};
 use crate::keys::{self, Choice};
 use crate::mounting::{self, How};
+use crate::name_rules;
 
 /// Fills the objset of a new file system; its root directory belongs to the current user.
-fn init_filesystem(pool: &OpenPool) -> ObjsetInit {
+fn init_filesystem(pool: &OpenPool, names: NameRules) -> ObjsetInit {
     let new = zpl::NewFilesystem {
         uid: u64::from(rustix::process::getuid().as_raw()),
         gid: u64::from(rustix::process::getgid().as_raw()),
-        utf8only: false,
+        names,
     };
     let counts_objects = pool.feature(feature::USEROBJ_ACCOUNTING) >= FeatureState::Enabled;
     zpl::mount::init(new, counts_objects)
@@ -71,7 +75,8 @@ pub(super) fn make_ancestors(pool: &OpenPool, name: &str) -> Outcome {
         match pool.datasets().find(ancestor) {
             Ok(_) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                make(pool, ancestor, Stored::new(), Encrypted::AsAbove)?;
+                let names = names_above(pool, ancestor)?;
+                make(pool, ancestor, Stored::new(), Encrypted::AsAbove, names)?;
                 if pool.pools().can_mount() {
                     mounting::mount(pool, ancestor, &How::default())?;
                 }
@@ -87,14 +92,28 @@ fn is_limit(name: &str) -> bool {
     ["quota", "refquota", "reservation", "refreservation"].contains(&name)
 }
 
-fn make(pool: &OpenPool, name: &str, props: Stored, how: Encrypted) -> Outcome {
+/// The rules for names of the file system above a new one.
+fn names_above(pool: &OpenPool, name: &str) -> Outcome<NameRules> {
+    let parent = parent_of(name).unwrap_or_default();
+    let found = pool
+        .datasets()
+        .find(parent)
+        .and_then(|above| above.objset());
+    let rules = found.and_then(|objset| name_rules::of(&objset));
+    rules.map_err(|e| Fail::of(format!("cannot create '{name}'"), &e))
+}
+
+fn make(pool: &OpenPool, name: &str, props: Stored, how: Encrypted, names: NameRules) -> Outcome {
     let (limits, props): (Stored, Stored) = props.into_iter().partition(|(n, _)| is_limit(n));
     let new = NewDataset {
         name: name.to_owned(),
         type_: ObjsetType::Zfs,
-        flags: 0,
+        flags: match names.casesensitivity {
+            case::INSENSITIVE => DS_FLAG_CI_DATASET,
+            _ => 0,
+        },
         props,
-        init: init_filesystem(pool),
+        init: init_filesystem(pool, names),
     };
     let made = pool.change_datasets(|datasets| {
         match how {
@@ -166,6 +185,12 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
     let context = DatasetContext::creating(Types::FILESYSTEM);
     let (choice, others) = key::split_new(&pool, parent_of(name), &typed, &verb)?;
     let mut props = check(&others, &context, &pool, &verb)?;
+    let words: Vec<_> = others
+        .iter()
+        .map(|(name, value)| (&**name, &**value))
+        .collect();
+    let rules = name_rules::of_new(words.iter().copied(), NameRules::default());
+    rules.map_err(|why| Fail::failed(format!("{verb}: {why}")))?;
     if parsed.has('v') || parseable {
         announce(name, &typed, ancestors, dry, parseable);
     }
@@ -177,7 +202,9 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
         make_ancestors(&pool, name)?;
     }
     props.extend(choice.stored());
-    make(&pool, name, props, choice.ask(pool.pools(), name)?)?;
+    let names = name_rules::of_new(words, names_above(&pool, name)?);
+    let names = names.map_err(|why| Fail::failed(format!("cannot create '{name}': {why}")))?;
+    make(&pool, name, props, choice.ask(pool.pools(), name)?, names)?;
     if !parsed.has('u') {
         mounting::mount_new(&pool, name);
     }

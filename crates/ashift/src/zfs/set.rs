@@ -18,6 +18,7 @@ use spa::{FeatureState, Spa};
 use super::fail::{Fail, Outcome, for_each, words};
 use super::target::{Target, open};
 use crate::mounting::{self, Change, Moved};
+use crate::name_rules::is_of_objset;
 
 /// Properties as typed: name and value.
 pub(super) type Typed = Vec<(String, String)>;
@@ -66,7 +67,7 @@ pub(super) fn check(
                 &"pool must be upgraded to set this property or value",
             ));
         }
-        if !is_of_objset(&name) {
+        if !is_kept_elsewhere(&name) {
             stored.push((name, value));
         }
     }
@@ -86,12 +87,10 @@ fn warn_of_special(name: &str, value: &str, context: &DatasetContext, spa: &Spa)
     }
 }
 
-/// Properties fixed when a file system is created, and stored in its objset: this program creates only one
-/// value of each, so it need not be stored as a property.
-fn is_of_objset(name: &str) -> bool {
-    let fixed = ["version", "utf8only", "normalization", "casesensitivity"];
+/// Properties that are not stored as such: the objset or the key has them.
+fn is_kept_elsewhere(name: &str) -> bool {
     let key = ["encryption", "keylocation", "keyformat"];
-    fixed.contains(&name) || key.contains(&name)
+    is_of_objset(name) || key.contains(&name)
 }
 
 /// The feature without which a value cannot be used.

@@ -26,6 +26,7 @@ use service::{Compatibility, Facts, PoolChange, PoolDevice, Session};
 use spa::NewPool;
 use vdev::{AuxSpec, Grouping, TopSpec};
 use zio::AllocClass;
+use zpl::NameRules;
 
 use super::devices::{Device, Purpose, TYPE, objection, tells_disks};
 use super::props::pool_change;
@@ -33,6 +34,7 @@ use super::{Fail, Outcome};
 use crate::failure::SAME_DEVICE;
 use crate::keys::{Choice, is_of_key};
 use crate::mounting::{self, How};
+use crate::name_rules::{self, is_of_objset};
 
 /// `zpool create`. With `-n`, everything is checked, and nothing is made.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
@@ -84,7 +86,10 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     if let Encrypted::Root(root) = encryption.ask(session.pools(), name)? {
         wanted.encryption = Some(root);
     }
-    session.create(name, &tops?, &aux, &facts, wanted)?;
+    let typed = args.values('O').filter_map(split_assignment);
+    let names = name_rules::of_new(typed, NameRules::default());
+    let names = names.map_err(|why| format!("cannot create '{name}': {why}"))?;
+    session.create(name, &tops?, &aux, &facts, wanted, names)?;
     if session.pools().can_mount() {
         let open = session.open_as_imported(name)?;
         mounting::mount(&open, name, &How::default())?;
@@ -443,7 +448,9 @@ fn read_fs_props(
         let parsed = parse_dataset_assignment(name, value, &context)
             .map_err(|e| format!("cannot create '{pool}': {e}"))?;
         wanted.fs_props.retain(|(known, _)| *known != parsed.0);
-        wanted.fs_props.push(parsed);
+        if !is_of_objset(&parsed.0) {
+            wanted.fs_props.push(parsed);
+        }
         Ok::<(), Fail>(())
     };
     let mut of_key = Vec::new();

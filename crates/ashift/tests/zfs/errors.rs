@@ -154,9 +154,8 @@ fn what_is_not_there_says_so() {
     for command in ["send", "receive", "userspace", "diff", "share", "allow"] {
         place.refused(command, &format!("zfs {command}: not supported yet"));
     }
-    let create = "create -o casesensitivity=insensitive tank/a";
-    let words =
-        "'casesensitivity=insensitive' is not kept up by this program yet, only 'sensitive'";
+    let create = "create -o normalization=formD -o utf8only=off tank/a";
+    let words = "'utf8only' must be set 'on' if normalization chosen";
     place.refused(create, &format!("cannot create 'tank/a': {words}"));
     let words = "cannot create 'tank/a': Keyformat required for new encryption root.";
     place.refused("create -o encryption=on tank/a", words);

@@ -53,12 +53,21 @@ pub(super) fn attr_of_file(volume: &Volume, attr: &Attr) -> AttrOfFile {
     }
 }
 
+/// How long the kernel may believe that a name leads where it did, in seconds. It does not know which names are alike:
+/// one that is made or removed changes what others lead to.
+pub(super) fn name_valid_secs(volume: &Volume) -> u64 {
+    match volume.files().folds_names() {
+        true => 0,
+        false => VALID_SECS,
+    }
+}
+
 /// A file that the kernel is told of.
 pub(super) fn entry(volume: &Volume, attr: &Attr) -> EntryOut {
     EntryOut {
         nodeid: volume.node_id(attr.id),
         generation: attr.generation,
-        entry_valid: VALID_SECS,
+        entry_valid: name_valid_secs(volume),
         attr_valid: VALID_SECS,
         attr: attr_of_file(volume, attr),
         ..EntryOut::default()

@@ -6,9 +6,7 @@ use base::{ErrorKind, Result};
 use zpl::{Attr, Create, FileType, RenameKind, device_number};
 
 use super::attributes::{decode_device, entry};
-use super::{
-    Answer, Errno, File, Outcome, Request, VALID_SECS, attributes, content, control, file,
-};
+use super::{Answer, Errno, File, Outcome, Request, attributes, content, control, file};
 use crate::abi::{CreateIn, EntryOut, LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn, op};
 use crate::nodes::{Node, Volume};
 use crate::session::Session;
@@ -25,9 +23,9 @@ const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 const LOOKUPS_MAX: u32 = 100;
 
 /// A name that is not there, which the kernel keeps, too.
-fn absent() -> Answer {
+fn absent(volume: &Volume) -> Answer {
     Answer::of(&EntryOut {
-        entry_valid: VALID_SECS,
+        entry_valid: attributes::name_valid_secs(volume),
         ..EntryOut::default()
     })
 }
@@ -50,7 +48,7 @@ pub(super) fn lookup(session: &Session, mut request: Request<'_>) -> Outcome {
     }
     match find(&volume, id, name) {
         Ok(entry) => Ok(Answer::of(&entry)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(absent()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(absent(&volume)),
         Err(error) => Err(error.into()),
     }
 }

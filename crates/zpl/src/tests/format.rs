@@ -194,7 +194,7 @@ fn file_systems_of_other_kinds_are_refused() {
         let result = crate::Filesystem::open(pool.objset(), OpenOptions::default());
         result.err().map(|error| error.kind())
     };
-    set(master_node::NORMALIZATION, 16);
+    set(master_node::NORMALIZATION, 0x30);
     assert_eq!(kind(), Some(base::ErrorKind::Unsupported));
     set(master_node::NORMALIZATION, 0);
     set(master_node::VERSION, 6);
