@@ -1,8 +1,8 @@
 //! Looking up names that are alike: the same but for case or for how letters with marks are written.
 //!
 //! # What it is
-//! A ZAP with `zap_normflags` hashes names in a normal form (`textprep`), so all names that are alike have one hash, and
-//! differ in their collision differentiator. Exact look-ups find one of them; [`Zap::find_alike`] the first.
+//! A ZAP with `zap_normflags` hashes names in a normal form (`textprep`), so all names that are alike have one hash,
+//! and differ in their collision differentiator. Exact look-ups find one of them; [`Zap::find_alike`] the first.
 //!
 //! # Source
 //! OpenZFS `module/zfs/zap_micro.c` (`zap_lookup_norm`, `zap_match`, `zap_name_init_str`).

@@ -9,7 +9,7 @@
 //! # How it differs from the standard
 //! For names as people write them the result is the standard's: simple upper case, then the normal form. Beyond that
 //! this follows the original step by step:
-//! - Bytes that are no UTF-8 are kept; a first byte tells how many belong together. They occur only where names are not
+//! - Bytes outside of UTF-8 are kept; a first byte tells how many belong together. They occur only where names are not
 //!   normalised: OpenZFS takes some of them for Korean letters, which is left out here.
 //! - Only the first character of a sequence becomes upper case, marks after it do not, but for U+0345.
 //! - After 29 marks U+034F is put in and a new sequence begins; composition then loses characters.
@@ -66,7 +66,7 @@ pub(crate) fn prepare(name: &[u8], flags: u64) -> Vec<u8> {
     out
 }
 
-/// The bytes that a first byte says belong together: a character, or bytes that are none.
+/// The bytes that a first byte says belong together: a character, or bytes that make none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Unit {
     bytes: [u8; 4],

@@ -35,7 +35,7 @@ fn characters() -> impl Iterator<Item = Vec<u8>> {
     all.flat_map(|c| [c.to_string().into_bytes(), format!("a{c}").into_bytes()])
 }
 
-/// Names of letters with marks, Korean letters and now and then bytes that are no characters, from a fixed seed.
+/// Names of letters with marks, Korean letters and now and then bytes that make no character, from a fixed seed.
 fn mixtures(count: u64) -> impl Iterator<Item = Vec<u8>> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut below = move |n: u64| {
