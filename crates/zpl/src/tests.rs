@@ -4,6 +4,7 @@ mod basics;
 mod concurrent;
 mod format;
 mod model;
+mod quotas;
 mod random;
 mod replay;
 
@@ -94,6 +95,8 @@ impl Pool {
             &tx,
         );
         objset.set_owner_accounting(Some(Arc::new(owners())));
+        let counted = phys::owner::OwnerCount::ALL.map(phys::owner::OwnerCount::needs_flags);
+        objset.set_flags(&tx, counted.into_iter().fold(0, |all, flags| all | flags));
         Filesystem::create(&objset, &tx, &NewFilesystem::default()).unwrap();
         sync_objset(&objset, Txg(4)).unwrap();
         let groups = TxGroups::new(Txg(4), TxgSettings::default());
