@@ -6,7 +6,7 @@ use machine::Holder;
 use phys::feature::USEROBJ_ACCOUNTING;
 use spa::{CreateOptions, NewPool, Spa};
 use vdev::{AuxSpec, NewDevice, TopSpec, VdevKind};
-use zpl::NewFilesystem;
+use zpl::{NewFilesystem, OwnerLimit};
 
 use crate::facts::Facts;
 use crate::failure::{Attempt, Failure, Outcome, Reason};
@@ -24,7 +24,7 @@ pub struct PoolDevice {
 
 impl Session {
     /// Creates a pool on these top-level vdevs, with these hot spares, and leaves it imported with these facts. Its
-    /// name has been checked.
+    /// name has been checked. `limits`: of owners, in its own file system.
     ///
     /// # Errors
     /// [`Reason::NameTaken`]; [`Reason::InUse`] if another session is creating it; errors of the devices.
@@ -35,6 +35,7 @@ impl Session {
         aux: &AuxSpec<PoolDevice>,
         facts: &Facts,
         new: NewPool,
+        limits: &[OwnerLimit],
     ) -> Outcome<()> {
         let failed = |error: Error| Failure::new(Attempt::Create, pool, error);
         let record = Failure::of(Attempt::Record, pool);
@@ -69,6 +70,7 @@ impl Session {
         };
         let spa = Spa::create(options).map_err(failed)?;
         self.pools.remember(&spa, facts).map_err(record)?;
+        set_limits(&spa, pool, limits).map_err(failed)?;
         spa.close().map_err(failed)?;
         begin_past(&self.pools, &spa).map_err(failed)?;
         drop((spa, lock));
@@ -92,4 +94,15 @@ impl Session {
             self.pools.open_device(holder, device)
         })
     }
+}
+
+/// Limits owners in the file system of a new pool.
+fn set_limits(spa: &Spa, pool: &str, limits: &[OwnerLimit]) -> Result<()> {
+    if limits.is_empty() {
+        return Ok(());
+    }
+    let mount = zpl::mount::mount(spa.parts().dsl(), pool, false)?;
+    limits
+        .iter()
+        .try_for_each(|limit| mount.set_owner_limit(limit))
 }

@@ -17,6 +17,7 @@ use dsl::{
     Prop, PropChange, Space,
 };
 use phys::PropValue;
+use zpl::OwnerLimit;
 
 use crate::open::OpenPool;
 
@@ -141,6 +142,13 @@ impl DatasetsWriter<'_> {
     /// Makes a file system one of the current version.
     pub fn upgrade(self, name: &str) -> Result<()> {
         zpl::mount::upgrade(self.dsl(), name)
+    }
+
+    /// Limits what an owner may have in a file system.
+    #[doc(alias = "zfs_set_userquota")]
+    pub fn set_owner_limit(self, name: &str, limit: &OwnerLimit) -> Result<()> {
+        // Mounted, so that a log that is to be replayed gets the numbers of objects that it names.
+        self.0.mount(name, false)?.set_owner_limit(limit)
     }
 
     /// Creates a file system that is encrypted otherwise than the one above it.

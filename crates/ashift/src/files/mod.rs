@@ -19,7 +19,6 @@ mod host_tree;
 mod loss;
 mod ls;
 mod mode;
-pub(crate) mod owner;
 mod paths;
 mod pool_tree;
 mod remove;

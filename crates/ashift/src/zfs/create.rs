@@ -14,10 +14,11 @@ use phys::ObjsetType;
 use phys::feature;
 use service::{DatasetsWriter, OpenPool, Session};
 use spa::FeatureState;
+use zpl::OwnerLimit;
 
 use super::fail::{Fail, Outcome, words};
 use super::key;
-use super::set::{Stored, Typed, check, split_assignments};
+use super::set::{Checked, Stored, Typed, check, limit_words, split_assignments};
 use super::target::{exists, find, open};
 use crate::keys::{self, Choice};
 use crate::mounting::{self, How};
@@ -71,7 +72,7 @@ pub(super) fn make_ancestors(pool: &OpenPool, name: &str) -> Outcome {
         match pool.datasets().find(ancestor) {
             Ok(_) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                make(pool, ancestor, Stored::new(), Encrypted::AsAbove)?;
+                make(pool, ancestor, Checked::default(), Encrypted::AsAbove)?;
                 if pool.pools().can_mount() {
                     mounting::mount(pool, ancestor, &How::default())?;
                 }
@@ -87,8 +88,9 @@ fn is_limit(name: &str) -> bool {
     ["quota", "refquota", "reservation", "refreservation"].contains(&name)
 }
 
-fn make(pool: &OpenPool, name: &str, props: Stored, how: Encrypted) -> Outcome {
-    let (limits, props): (Stored, Stored) = props.into_iter().partition(|(n, _)| is_limit(n));
+fn make(pool: &OpenPool, name: &str, checked: Checked, how: Encrypted) -> Outcome {
+    let (limits, props): (Stored, Stored) =
+        checked.stored.into_iter().partition(|(n, _)| is_limit(n));
     let new = NewDataset {
         name: name.to_owned(),
         type_: ObjsetType::Zfs,
@@ -103,7 +105,27 @@ fn make(pool: &OpenPool, name: &str, props: Stored, how: Encrypted) -> Outcome {
         }
         set_limits(datasets, name, limits)
     });
-    made.map_err(|e| Fail::of(format!("cannot create '{name}'"), &e))
+    made.map_err(|e| Fail::of(format!("cannot create '{name}'"), &e))?;
+    limit_owners(pool, name, &checked.limits)
+}
+
+/// Limits owners in a new file system; destroys it again if that fails.
+fn limit_owners(pool: &OpenPool, name: &str, limits: &[OwnerLimit]) -> Outcome {
+    for limit in limits {
+        let set = pool.change_datasets(|datasets| datasets.set_owner_limit(name, limit));
+        if let Err(error) = set {
+            // Like OpenZFS, reports the first error, even if the dataset cannot be destroyed.
+            let _ = pool.change_datasets(|datasets| datasets.destroy(name));
+            let why = match error.kind() {
+                ErrorKind::Unsupported => {
+                    "pool must be upgraded to set this property or value".to_owned()
+                }
+                _ => limit_words(&error),
+            };
+            return Err(Fail::failed(format!("cannot create '{name}': {why}")));
+        }
+    }
+    Ok(())
 }
 
 /// Sets quotas and reservations of a new dataset; destroys it again if that fails.
@@ -165,7 +187,7 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
     };
     let context = DatasetContext::creating(Types::FILESYSTEM);
     let (choice, others) = key::split_new(&pool, parent_of(name), &typed, &verb)?;
-    let mut props = check(&others, &context, &pool, &verb)?;
+    let mut checked = check(&others, &context, &pool, &verb)?;
     if parsed.has('v') || parseable {
         announce(name, &typed, ancestors, dry, parseable);
     }
@@ -176,8 +198,8 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
     if ancestors {
         make_ancestors(&pool, name)?;
     }
-    props.extend(choice.stored());
-    make(&pool, name, props, choice.ask(pool.pools(), name)?)?;
+    checked.stored.extend(choice.stored());
+    make(&pool, name, checked, choice.ask(pool.pools(), name)?)?;
     if !parsed.has('u') {
         mounting::mount_new(&pool, name);
     }
@@ -248,13 +270,14 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
         let why = "Encryption properties must inherit from origin dataset.";
         return Err(Fail::failed(format!("{what}: {why}")));
     }
-    let props = check(
+    let checked = check(
         &typed,
         &DatasetContext::creating(Types::FILESYSTEM),
         &source.pool,
         &what,
     )?;
-    let (limits, props): (Stored, Stored) = props.into_iter().partition(|(n, _)| is_limit(n));
+    let (limits, props): (Stored, Stored) =
+        checked.stored.into_iter().partition(|(n, _)| is_limit(n));
     if ancestors {
         make_ancestors(&pool, name)?;
     }
@@ -263,6 +286,7 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
         set_limits(datasets, name, limits)
     });
     made.map_err(|e| Fail::of(&what, &e))?;
+    limit_owners(&pool, name, &checked.limits)?;
     mounting::mount_new(&pool, name);
     Ok(())
 }

@@ -87,7 +87,7 @@ fn what_is_wrong_is_said_as_openzfs_says_it() {
 #[test]
 fn what_is_set_is_checked_as_openzfs_checks_it() {
     let place = place();
-    // Volumes; a special device; quotas of users, which are not enforced; options for a server that is not here.
+    // Volumes; a special device; owners, whose names the guest did not know; options for a server that is not here.
     let elsewhere = [
         "tank/vol",
         "userquota",
