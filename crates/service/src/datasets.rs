@@ -17,7 +17,7 @@ use dsl::{
     Prop, PropChange, Space,
 };
 use phys::PropValue;
-use zpl::OwnerLimit;
+use zpl::mount::Mount;
 
 use crate::open::OpenPool;
 
@@ -144,11 +144,10 @@ impl DatasetsWriter<'_> {
         zpl::mount::upgrade(self.dsl(), name)
     }
 
-    /// Limits what an owner may have in a file system.
-    #[doc(alias = "zfs_set_userquota")]
-    pub fn set_owner_limit(self, name: &str, limit: &OwnerLimit) -> Result<()> {
-        // Mounted, so that a log that is to be replayed gets the numbers of objects that it names.
-        self.0.mount(name, false)?.set_owner_limit(limit)
+    /// The files of a file system, whose owners are to be limited. It is mounted for that, so that a log that waits for
+    /// its replay gets the numbers of objects that it names.
+    pub fn files(self, name: &str) -> Result<Arc<Mount>> {
+        self.0.mount(name, false)
     }
 
     /// Creates a file system that is encrypted otherwise than the one above it.

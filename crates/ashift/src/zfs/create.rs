@@ -18,7 +18,7 @@ use zpl::OwnerLimit;
 
 use super::fail::{Fail, Outcome, words};
 use super::key;
-use super::set::{Checked, Stored, Typed, check, limit_words, split_assignments};
+use super::set::{Checked, Stored, Typed, check, limit_owner, split_assignments};
 use super::target::{exists, find, open};
 use crate::keys::{self, Choice};
 use crate::mounting::{self, How};
@@ -111,17 +111,11 @@ fn make(pool: &OpenPool, name: &str, checked: Checked, how: Encrypted) -> Outcom
 
 /// Limits owners in a new file system; destroys it again if that fails.
 fn limit_owners(pool: &OpenPool, name: &str, limits: &[OwnerLimit]) -> Outcome {
+    let upgrade = "pool must be upgraded to set this property or value";
     for limit in limits {
-        let set = pool.change_datasets(|datasets| datasets.set_owner_limit(name, limit));
-        if let Err(error) = set {
+        if let Err(why) = limit_owner(pool, name, limit, upgrade) {
             // Like OpenZFS, reports the first error, even if the dataset cannot be destroyed.
             let _ = pool.change_datasets(|datasets| datasets.destroy(name));
-            let why = match error.kind() {
-                ErrorKind::Unsupported => {
-                    "pool must be upgraded to set this property or value".to_owned()
-                }
-                _ => limit_words(&error),
-            };
             return Err(Fail::failed(format!("cannot create '{name}': {why}")));
         }
     }

@@ -12,7 +12,7 @@ use base::{Error, ErrorKind, SPA_OLD_MAXBLOCKSIZE};
 use dsl::PropChange;
 use phys::PropValue;
 use phys::feature;
-use service::{DatasetsWriter, Session};
+use service::{OpenPool, Session};
 use spa::{FeatureState, Spa};
 use zpl::OwnerLimit;
 
@@ -235,9 +235,32 @@ fn set_one(target: &Target, typed: &Typed, stays_mounted: bool) -> Outcome {
 fn set_limits(target: &Target, limits: &[OwnerLimit], what: &str) -> Outcome {
     unlock_for(target, limits)?;
     for_each(limits, |limit| {
-        let set = |datasets: DatasetsWriter<'_>| datasets.set_owner_limit(&target.name, limit);
-        let done = target.pool.change_datasets(set);
-        done.map_err(|e| Fail::failed(format!("{what}: {}", limit_words(&e))))
+        let upgrade = "pool and or dataset must be upgraded to set this property or value";
+        let done = limit_owner(&target.pool, &target.name, limit, upgrade);
+        done.map_err(|why| Fail::failed(format!("{what}: {why}")))
+    })
+}
+
+/// Limits an owner; the error is why not, in OpenZFS's words. `upgrade`: those where the file system or the pool is too
+/// old for that.
+#[doc(alias = "zfs_setprop_error")]
+pub(super) fn limit_owner(
+    pool: &OpenPool,
+    name: &str,
+    limit: &OwnerLimit,
+    upgrade: &str,
+) -> Result<(), String> {
+    let mut is_open = false;
+    let done = pool.change_datasets(|datasets| {
+        let files = datasets.files(name)?;
+        is_open = true;
+        files.set_owner_limit(limit)
+    });
+    done.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported if is_open => upgrade.to_owned(),
+        ErrorKind::InvalidInput => "invalid property value".to_owned(),
+        ErrorKind::NoKey => "permission denied".to_owned(),
+        _ => words(&error),
     })
 }
 
@@ -251,19 +274,6 @@ fn unlock_for(target: &Target, limits: &[OwnerLimit]) -> Outcome {
         Ok(true) => Ok(()),
         Ok(false) => keys::unlock(pool, name),
         Err(e) => Err(Fail::of(format!("cannot open '{name}'"), &e)),
-    }
-}
-
-/// Why a limit could not be set, in OpenZFS's words.
-#[doc(alias = "zfs_setprop_error")]
-pub(super) fn limit_words(error: &Error) -> String {
-    match error.kind() {
-        ErrorKind::Unsupported => {
-            "pool and or dataset must be upgraded to set this property or value".to_owned()
-        }
-        ErrorKind::InvalidInput => "invalid property value".to_owned(),
-        ErrorKind::NoKey => "permission denied".to_owned(),
-        _ => words(error),
     }
 }
 
