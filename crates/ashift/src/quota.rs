@@ -1,8 +1,8 @@
 //! `userused@NAME`, `userquota@NAME` and similar properties: who they mean, and limits as they are typed.
 //!
 //! # What it is
-//! An owner is a user or group of this host by name, or a number; a project is a number. Security identifiers (SIDs) and
-//! names with a domain need a service that only illumos has: OpenZFS on Linux refuses them in the same words.
+//! An owner is a user or group of this host by name, or a number; a project is a number. Security identifiers (SIDs)
+//! and names with a domain need a service that only illumos has: OpenZFS on Linux refuses them in the same words.
 //!
 //! # Source
 //! OpenZFS lib/libzfs/libzfs_dataset.c (`userquota_propname_decode`).

@@ -143,7 +143,7 @@ pub fn quota_key(id: u64) -> String {
     format!("{id:x}")
 }
 
-/// Whether files can have that project: the number of a file is one of 32 bits, and the last one says that there is none.
+/// Whether files can have that project: the numbers have 32 bits, and the last one says that there is none.
 #[must_use]
 #[doc(alias = "zpl_is_valid_projid")]
 pub fn is_project(id: u64) -> bool {

@@ -1,8 +1,8 @@
 //! Limits of users, groups and projects: setting them, and refusing what would go on beyond them.
 //!
 //! # What it is
-//! A limit is compared with what its owner used when the last txg was synced, and refuses only those who have reached it:
-//! so an owner may go beyond it by what is written until the next txg. Bytes are checked before anything is written or
+//! A limit is compared with what its owner used when the last txg was synced, and refuses only those who have reached
+//! it: so an owner may go beyond it by what is written until the next txg. Bytes are checked before anything is written or
 //! cloned; bytes and objects before a file is made, or gets another owner, group or project.
 //!
 //! # Invariants
@@ -14,7 +14,8 @@
 //!
 //! # Source
 //! OpenZFS `module/zfs/zfs_quota.c` (`zfs_set_userquota`, `zfs_id_overquota`, `zfs_userspace_one`),
-//! `module/os/linux/zfs/zfs_acl.c` (`zfs_acl_ids_overquota`), `module/os/linux/zfs/zfs_vfsops.c` (`zfs_statfs_project`).
+//! `module/os/linux/zfs/zfs_acl.c` (`zfs_acl_ids_overquota`),
+//! `module/os/linux/zfs/zfs_vfsops.c` (`zfs_statfs_project`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -9,8 +9,8 @@ use phys::owner::{OwnerKind, is_project};
 use super::target::Target;
 use crate::quota;
 
-/// The value of `name`, bytes or objects, where 0 as a limit is none; `None` if it is not such a property, the owner is not
-/// known, or the data set does not say: it is a volume, encrypted without its key, or counts no such thing.
+/// The value of `name`, bytes or objects, where 0 as a limit is none; `None` if it is not such a property, the owner is
+/// not known, or the data set does not say: it is a volume, encrypted without its key, or counts no such thing.
 pub(super) fn figure(target: &Target, name: &str) -> Option<u64> {
     let property = owner_property(name)?;
     let id = quota::id_of(&property)?;

@@ -1,6 +1,7 @@
 //! `zfs userspace`, `groupspace` and `projectspace`: what owners use, and may use.
 //!
-//! Source: OpenZFS cmd/zfs/zfs_main.c (`zfs_do_userspace`, `us_compare`), lib/libzfs/libzfs_dataset.c (`zfs_userspace`).
+//! Source: OpenZFS cmd/zfs/zfs_main.c (`zfs_do_userspace`, `us_compare`),
+//! lib/libzfs/libzfs_dataset.c (`zfs_userspace`).
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

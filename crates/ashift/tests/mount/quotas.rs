@@ -61,7 +61,7 @@ fn a_user_is_refused_what_goes_beyond_a_limit() {
     held.bench.ok("zpool sync tank");
     let (is_done, said) = by_user(&folder, "echo 3 >>a");
     assert!(!is_done && said.contains("quota exceeded"), "{said}");
-    // Root's own files are not limited; what is the user's is, whoever writes.
+    // Root's own files are not limited; what is the user's is, also when root writes it.
     fs::write(folder.join("root's"), "text").unwrap();
     let mut file = OpenOptions::new().append(true).open(folder.join("a"));
     assert_over(&file.as_mut().unwrap().write_all(b"x").unwrap_err());

@@ -9,7 +9,7 @@ use zpl::{Create, Filesystem, SetAttr, pflags};
 use crate::Place;
 use crate::errors::noise;
 
-/// Whom files belong to here.
+/// The user to which files belong here.
 fn me() -> u32 {
     rustix::process::getuid().as_raw()
 }
