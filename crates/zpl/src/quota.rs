@@ -2,8 +2,8 @@
 //!
 //! # What it is
 //! A limit is compared with what its owner used when the last txg was synced, and refuses only those who have reached
-//! it: so an owner may go beyond it by what is written until the next txg. Bytes are checked before anything is written or
-//! cloned; bytes and objects before a file is made, or gets another owner, group or project.
+//! it: so an owner may go beyond it by what is written until the next txg. Bytes are checked before anything is written
+//! or cloned; bytes and objects before a file is made, or gets another owner, group or project.
 //!
 //! # Invariants
 //! 1. A log is replayed whatever the limits are: what it has was allowed.
