@@ -59,7 +59,8 @@ fn a_user_is_refused_what_goes_beyond_a_limit() {
     let fill = "dd if=/dev/zero of=a bs=1M count=2 conv=fsync";
     assert!(by_user(&folder, fill).0);
     held.bench.ok("zpool sync tank");
-    let (is_done, said) = by_user(&folder, "echo 3 >>a");
+    // Not echo, whose words the shell chooses.
+    let (is_done, said) = by_user(&folder, "echo 3 | tee -a a");
     assert!(!is_done && said.contains("quota exceeded"), "{said}");
     // Root's own files are not limited; what is the user's is, also when root writes it.
     fs::write(folder.join("root's"), "text").unwrap();
