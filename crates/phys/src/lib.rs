@@ -43,6 +43,7 @@ pub mod l2arc;
 pub mod label;
 mod layout;
 pub mod objset;
+pub mod owner;
 pub mod pool_names;
 mod prop;
 pub mod sa;

@@ -6,7 +6,7 @@ use machine::Holder;
 use phys::feature::USEROBJ_ACCOUNTING;
 use spa::{CreateOptions, NewPool, Spa};
 use vdev::{AuxSpec, NewDevice, TopSpec, VdevKind};
-use zpl::{NameRules, NewFilesystem};
+use zpl::{NameRules, NewFilesystem, OwnerLimit};
 
 use crate::facts::Facts;
 use crate::failure::{Attempt, Failure, Outcome, Reason};
@@ -22,9 +22,18 @@ pub struct PoolDevice {
     pub kind: VdevKind,
 }
 
+/// What the file system of a new pool is like, beside its properties.
+#[derive(Clone, Debug, Default)]
+pub struct RootFilesystem {
+    /// How it tells names apart.
+    pub names: NameRules,
+    /// Limits of owners.
+    pub limits: Vec<OwnerLimit>,
+}
+
 impl Session {
     /// Creates a pool on these top-level vdevs, with these hot spares, and leaves it imported with these facts. Its
-    /// name has been checked. `names` are the rules of its root file system.
+    /// name has been checked.
     ///
     /// # Errors
     /// [`Reason::NameTaken`]; [`Reason::InUse`] if another session is creating it; errors of the devices.
@@ -35,7 +44,7 @@ impl Session {
         aux: &AuxSpec<PoolDevice>,
         facts: &Facts,
         new: NewPool,
-        names: NameRules,
+        root: &RootFilesystem,
     ) -> Outcome<()> {
         let failed = |error: Error| Failure::new(Attempt::Create, pool, error);
         let record = Failure::of(Attempt::Record, pool);
@@ -51,10 +60,10 @@ impl Session {
         let holder = || Holder::Device(pool.to_owned());
         let aux = aux.try_map(|device| self.pools.open_aux(holder(), device));
         let aux = aux.map_err(failed)?;
-        let root = NewFilesystem {
+        let filesystem = NewFilesystem {
             uid: 0,
             gid: 0,
-            names,
+            names: root.names,
         };
         let key = new.encryption.as_ref().map(|root| root.key.clone());
         let counts_objects = new.features.iter().any(|f| f.guid == USEROBJ_ACCOUNTING);
@@ -63,13 +72,14 @@ impl Session {
             vdevs,
             aux,
             new,
-            init_root: zpl::mount::init(root, counts_objects),
+            init_root: zpl::mount::init(filesystem, counts_objects),
             command: self.command().to_owned(),
             host: self.pools.host().map_err(&record)?,
             settings: self.pools.settings(pool),
         };
         let spa = Spa::create(options).map_err(failed)?;
         self.pools.remember(&spa, facts).map_err(record)?;
+        set_limits(&spa, pool, &root.limits).map_err(failed)?;
         spa.close().map_err(failed)?;
         begin_past(&self.pools, &spa).map_err(failed)?;
         drop((spa, lock));
@@ -93,4 +103,15 @@ impl Session {
             self.pools.open_device(holder, device)
         })
     }
+}
+
+/// Limits owners in the file system of a new pool.
+fn set_limits(spa: &Spa, pool: &str, limits: &[OwnerLimit]) -> Result<()> {
+    if limits.is_empty() {
+        return Ok(());
+    }
+    let mount = zpl::mount::mount(spa.parts().dsl(), pool, false)?;
+    limits
+        .iter()
+        .try_for_each(|limit| mount.set_owner_limit(limit))
 }

@@ -17,6 +17,7 @@ use dsl::{
     Prop, PropChange, Space,
 };
 use phys::PropValue;
+use zpl::mount::Mount;
 
 use crate::open::OpenPool;
 
@@ -141,6 +142,12 @@ impl DatasetsWriter<'_> {
     /// Makes a file system one of the current version.
     pub fn upgrade(self, name: &str) -> Result<()> {
         zpl::mount::upgrade(self.dsl(), name)
+    }
+
+    /// The files of a file system, whose owners are to be limited. It is mounted for that, so that a log that waits for
+    /// its replay gets the numbers of objects that it names.
+    pub fn files(self, name: &str) -> Result<Arc<Mount>> {
+        self.0.mount(name, false)
     }
 
     /// Creates a file system that is encrypted otherwise than the one above it.

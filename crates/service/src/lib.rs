@@ -79,7 +79,7 @@ mod version;
 
 pub use activity::Activity;
 pub use compatibility::Compatibility;
-pub use create::PoolDevice;
+pub use create::{PoolDevice, RootFilesystem};
 pub use datasets::{Datasets, DatasetsWriter};
 pub use devices::Absence;
 pub use environment::{Environment, Observer, Progress};

@@ -18,6 +18,7 @@ use dmu::{
     Tx, USERUSED_OBJECT,
 };
 use phys::byteswap::{is_big_endian_sa, swap_sa_header, swap_words};
+use phys::owner::OBJECTS_PREFIX;
 use phys::sa::SaView;
 use phys::znode::{ZnodePhys, pflags};
 use phys::{ObjectType, Phys};
@@ -25,8 +26,6 @@ use zap::{NewZap, Zap};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
-/// `DMU_OBJACCT_PREFIX`.
-const OBJECTS_PREFIX: &str = "obj-";
 // Byte offsets of the first attributes after the header, in every layout (`SA_*_OFFSET`).
 const AT_UID: usize = 24;
 const AT_GID: usize = 32;

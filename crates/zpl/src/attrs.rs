@@ -396,8 +396,14 @@ impl Filesystem {
             return Ok(());
         }
         let mut attrs = self.all_attrs(dnode)?;
-        for (number, value) in values {
-            attrs.set(number, value);
+        let links = self.sa.read().number(ZplAttr::Links);
+        for (change, (number, value)) in changes.iter().zip(values) {
+            match (change.attr(), links) {
+                // A file from before the feature project_quota gets its project where every file has it: the
+                // accounting looks there.
+                (ZplAttr::Projid, Some(links)) => attrs.set_behind(links, number, value),
+                _ => attrs.set(number, value),
+            }
         }
         self.replace_attrs(tx, dnode, &attrs)?;
         self.see(Seen::Attributes(dnode.id()));

@@ -124,7 +124,8 @@ impl Filesystem {
         if !bps.iter().all(|bp| may_share(bp, blksz)) {
             return Err(unsupported("a block cannot be shared"));
         }
-        self.space.check_create(&Self::owner_of(&ours))?;
+        self.check_owner_bytes(&tx, &ours)?;
+        self.space.check_create()?;
         if ours.blksz != blksz {
             target.dnode.set_blksz(&tx, blksz)?;
         }

@@ -364,7 +364,8 @@ impl Filesystem {
     ) -> Result<(Node, Attr)> {
         self.require_absent(directory, name)?;
         if !self.log.is_replaying(tx) {
-            self.space.check_create(&new.owner(parent_attr))?;
+            self.check_new_owner(tx, &new.owner(parent_attr))?;
+            self.space.check_create()?;
         }
         let node = self.make_node(tx, parent_attr, new)?;
         let mode = new.file_type.mode();

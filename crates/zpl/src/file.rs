@@ -190,7 +190,8 @@ impl Filesystem {
             return Ok(());
         }
         self.check_change(attr, from)?;
-        self.space.check_write(&Self::owner_of(attr), len)
+        self.check_owner_bytes(tx, attr)?;
+        self.space.check_write(len)
     }
 
     /// Whether the flags of a file let its content from `from` on be changed.

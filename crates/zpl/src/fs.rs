@@ -32,6 +32,7 @@ use crate::attrs::{Attr, Parsed};
 use crate::log::{IntentLog, NoLog};
 use crate::make::NewNode;
 use crate::names::{NameRules, Names};
+use crate::quota::QuotaTables;
 use crate::sa::SaTable;
 use crate::watch::Watcher;
 
@@ -90,7 +91,7 @@ pub struct Space {
     pub available_bytes: u64,
 }
 
-/// Limits on what may be written: those of the dataset, its quotas, and the quotas of owners.
+/// Limits on what may be written: those of the dataset, and its quotas. Those of owners are in the file system.
 pub trait SpaceCheck: Send + Sync {
     /// Called before a transaction that is about to add `bytes`: waits while only writes in flight leave
     /// no room for them. The caller holds neither a transaction nor a lock.
@@ -102,17 +103,17 @@ pub trait SpaceCheck: Send + Sync {
         Ok(())
     }
 
-    /// Whether `owner` may write `bytes` more.
+    /// Whether `bytes` more may be written.
     ///
     /// # Errors
     /// `NoSpace` or `Quota`.
-    fn check_write(&self, owner: &Owner, bytes: u64) -> Result<()>;
+    fn check_write(&self, bytes: u64) -> Result<()>;
 
-    /// Whether `owner` may have one more file.
+    /// Whether there may be one more file.
     ///
     /// # Errors
     /// `NoSpace` or `Quota`.
-    fn check_create(&self, owner: &Owner) -> Result<()>;
+    fn check_create(&self) -> Result<()>;
 
     /// Whether files may share blocks.
     fn can_clone(&self) -> bool {
@@ -150,11 +151,11 @@ pub trait SpaceCheck: Send + Sync {
 pub struct NoLimits;
 
 impl SpaceCheck for NoLimits {
-    fn check_write(&self, _owner: &Owner, _bytes: u64) -> Result<()> {
+    fn check_write(&self, _bytes: u64) -> Result<()> {
         Ok(())
     }
 
-    fn check_create(&self, _owner: &Owner) -> Result<()> {
+    fn check_create(&self) -> Result<()> {
         Ok(())
     }
 
@@ -290,6 +291,7 @@ pub struct Filesystem {
     pub(crate) namespace: RwLock<()>,
     pub(crate) holds: Mutex<BTreeMap<ObjectId, Held>>,
     pub(crate) watchers: RwLock<Vec<Arc<dyn Watcher>>>,
+    pub(crate) quotas: QuotaTables,
 }
 
 impl Filesystem {
@@ -325,6 +327,7 @@ impl Filesystem {
             namespace: RwLock::new(()),
             holds: Mutex::new(BTreeMap::new()),
             watchers: RwLock::default(),
+            quotas: QuotaTables::default(),
         };
         let root = fs.make_node(tx, &Attr::default(), &NewNode::root(new.uid, new.gid))?;
         master.add_u64(tx, master_node::ROOT, root.id().0)
@@ -378,6 +381,7 @@ impl Filesystem {
             namespace: RwLock::new(()),
             holds: Mutex::new(BTreeMap::new()),
             watchers: RwLock::default(),
+            quotas: QuotaTables::open(&master)?,
         };
         if fs.is_writable() {
             fs.drain_unlinked()?;

@@ -8,7 +8,7 @@
 //! ```text
 //! dir  remove  rename     names                file  setattr  xattr   one file
 //! make  tmpfile           new files            sa     attributes as bytes
-//! log  replay             the intent log       account  space by owner
+//! log  replay             the intent log       account  quota   space by owner, and its limits
 //! fs  watch               what all share: objset, locks, transactions, telling of changes
 //! ```
 //!
@@ -39,6 +39,7 @@ mod names;
 mod old_znode;
 mod path;
 mod posix_acl;
+mod quota;
 mod remove;
 mod rename;
 mod replay;
@@ -64,7 +65,9 @@ pub use log::{IntentLog, NoLog};
 pub use make::Create;
 pub use names::NameRules;
 pub use old_znode::version_of;
+pub use phys::owner::is_project;
 pub use phys::znode::pflags;
+pub use quota::{OwnerLimit, owner_limit, owner_limits, owner_used};
 pub use rename::RenameKind;
 pub use setattr::SetAttr;
 pub use watch::{Seen, Watcher};

@@ -83,8 +83,16 @@ impl<'a> NewNode<'a> {
         dmu::Owner {
             user: self.create.uid,
             group: self.gid_in(parent),
-            project: inherited_project(parent),
+            project: match self.may_have_project() {
+                true => inherited_project(parent),
+                false => 0,
+            },
         }
+    }
+
+    /// Only regular files and directories have projects.
+    fn may_have_project(&self) -> bool {
+        [FileType::Regular, FileType::Directory].contains(&self.file_type)
     }
 
     /// Whether the parent passes on its group, and to directories the bit that says so. A log record has what
@@ -176,7 +184,7 @@ impl Filesystem {
             None if is_directory => 2,
             None => 0,
         };
-        let has_projects = self.objset.props().project_quota;
+        let has_project = self.objset.props().project_quota && new.may_have_project();
         let owner = new.owner(parent);
         let mut changes = vec![
             Change::Word(ZplAttr::Mode, mode.into()),
@@ -185,14 +193,14 @@ impl Filesystem {
             Change::Word(ZplAttr::Uid, owner.user),
             Change::Word(ZplAttr::Gid, owner.group),
             Change::Word(ZplAttr::Parent, parent_id.0),
-            Change::Word(ZplAttr::Flags, made_flags(parent, new, mode, has_projects)),
+            Change::Word(ZplAttr::Flags, made_flags(parent, new, mode, has_project)),
             Change::Time(ZplAttr::Atime, now),
             Change::Time(ZplAttr::Mtime, now),
             Change::Time(ZplAttr::Ctime, now),
             Change::Time(ZplAttr::Crtime, now),
             Change::Word(ZplAttr::Links, if is_directory { 2 } else { 1 }),
         ];
-        if has_projects {
+        if has_project {
             changes.push(Change::Word(ZplAttr::Projid, owner.project));
         }
         if new.file_type.is_device() {
@@ -208,16 +216,16 @@ impl Filesystem {
 }
 
 /// `ZFS_*` flags of a new file.
-fn made_flags(parent: &Attr, new: &NewNode<'_>, mode: u32, has_projects: bool) -> u64 {
+fn made_flags(parent: &Attr, new: &NewNode<'_>, mode: u32, has_project: bool) -> u64 {
     let is_directory = new.file_type == FileType::Directory;
-    let inherits = is_directory || new.file_type == FileType::Regular;
+    let inherits = new.may_have_project();
     let flags = [
         (
             true,
             pflags::ARCHIVE | pflags::AV_MODIFIED | pflags::ACL_TRIVIAL,
         ),
         (is_directory, pflags::ACL_AUTO_INHERIT),
-        (has_projects, pflags::PROJID),
+        (has_project, pflags::PROJID),
         (new.is_xattr_dir || parent.is_xattr(), pflags::XATTR),
         (inherits, parent.pflags & pflags::PROJINHERIT),
         (acl::denies_no_exec(mode), pflags::NO_EXECS_DENIED),

@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
 use base::{Context, Error, ErrorKind, Result};
-use dmu::{Objset, Owner, Tx};
+use dmu::{Objset, Tx};
 use dsl::{DslDataset, DslPool, HistoryEvent, LongHold, ObjsetInit, PropReader};
 use phys::feature;
 use phys::objset::{
@@ -295,7 +295,7 @@ impl SpaceCheck for DatasetSpace {
         pool.check_space(&self.ds, self.asize_max(&pool, bytes), false)
     }
 
-    fn check_write(&self, _owner: &Owner, bytes: u64) -> Result<()> {
+    fn check_write(&self, bytes: u64) -> Result<()> {
         let Some(pool) = self.pool.upgrade() else {
             return Ok(());
         };
@@ -306,8 +306,8 @@ impl SpaceCheck for DatasetSpace {
         Ok(())
     }
 
-    fn check_create(&self, owner: &Owner) -> Result<()> {
-        self.check_write(owner, CREATE_BYTES)
+    fn check_create(&self) -> Result<()> {
+        self.check_write(CREATE_BYTES)
     }
 
     fn can_clone(&self) -> bool {

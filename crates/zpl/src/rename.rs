@@ -89,6 +89,10 @@ impl Filesystem {
             }
             self.check_rename(&source, moved, &target, kind)?;
             self.check_rename_flags(&tx, &source, moved, &target)?;
+            if kind == RenameKind::Whiteout {
+                let owner = whiteout(&moved.1).owner(&source.directory_attr);
+                self.check_new_owner(&tx, &owner)?;
+            }
             match (kind, &target.file) {
                 (RenameKind::Exchange, Some(other)) => {
                     self.exchange(&tx, &source, moved, &target, other)?;
@@ -288,14 +292,9 @@ impl Filesystem {
         target: &End<'_>,
         claim: Option<Claim>,
     ) -> Result<()> {
-        let create = Create {
-            mode: 0,
-            uid: moved.1.uid,
-            gid: moved.1.gid,
-        };
         let new = NewNode {
             claim,
-            ..NewNode::new(FileType::CharDevice, create)
+            ..whiteout(&moved.1)
         };
         let node = self.make_node(tx, &source.directory_attr, &new)?;
         let entry = dirent_new(node.id().0, new.file_type.mode().into());
@@ -315,4 +314,14 @@ impl Filesystem {
         );
         Ok(())
     }
+}
+
+/// What is left where the file was.
+fn whiteout<'a>(moved: &Attr) -> NewNode<'a> {
+    let create = Create {
+        mode: 0,
+        uid: moved.uid,
+        gid: moved.gid,
+    };
+    NewNode::new(FileType::CharDevice, create)
 }

@@ -7,6 +7,7 @@
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::Tx;
 use phys::ObjectType;
+use phys::owner::OwnerKind;
 use phys::sa::ZplAttr;
 use phys::znode::{dirent_object, pflags};
 
@@ -68,6 +69,23 @@ const USER_FLAGS: u64 = pflags::READONLY
     | pflags::SPARSE
     | pflags::PROJINHERIT;
 
+/// The owners, group and project that a file is given to.
+fn given(attr: &Attr, set: &SetAttr) -> Vec<(OwnerKind, u64)> {
+    let user = set.uid.filter(|uid| *uid != attr.uid);
+    let group = set.gid.filter(|gid| *gid != attr.gid);
+    let has_project = attr.pflags & pflags::PROJID != 0;
+    let project = set
+        .projid
+        .filter(|projid| *projid != attr.projid || !has_project);
+    let all = [
+        (OwnerKind::User, user),
+        (OwnerKind::Group, group),
+        (OwnerKind::Project, project),
+    ];
+    let given = all.into_iter().filter_map(|(kind, id)| Some((kind, id?)));
+    given.collect()
+}
+
 impl Filesystem {
     /// The attributes of a file.
     ///
@@ -119,6 +137,7 @@ impl Filesystem {
                 format!("file {id} is immutable"),
             ));
         }
+        self.check_given(tx, &given(&attr, set))?;
         let mut flags = attr.pflags | pflags::ARCHIVE;
         if let Some(user_flags) = set.pflags {
             flags = flags & !USER_FLAGS | user_flags & USER_FLAGS;
@@ -141,6 +160,10 @@ impl Filesystem {
         }
         if set.mtime.is_some() {
             flags |= pflags::AV_MODIFIED;
+        }
+        if set.projid.is_some() {
+            // A file from before the feature has no project so far.
+            flags |= pflags::PROJID;
         }
         changes.extend(set.uid.map(|uid| Change::Word(ZplAttr::Uid, uid)));
         changes.extend(set.gid.map(|gid| Change::Word(ZplAttr::Gid, gid)));

@@ -5,6 +5,7 @@ mod basics;
 mod concurrent;
 mod format;
 mod model;
+mod quotas;
 mod random;
 mod replay;
 
@@ -106,6 +107,8 @@ impl Pool {
             &tx,
         );
         objset.set_owner_accounting(Some(Arc::new(owners())));
+        let counted = phys::owner::OwnerCount::ALL.map(phys::owner::OwnerCount::needs_flags);
+        objset.set_flags(&tx, counted.into_iter().fold(0, |all, flags| all | flags));
         let new = NewFilesystem {
             names,
             ..NewFilesystem::default()

@@ -33,7 +33,8 @@ impl Filesystem {
         let _names = directory.locks.names.lock();
         let parent_attr = self.live_directory(&directory)?;
         let new = NewNode::new(FileType::Regular, *create);
-        self.space.check_create(&new.owner(&parent_attr))?;
+        self.check_new_owner(&tx, &new.owner(&parent_attr))?;
+        self.space.check_create()?;
         let node = self.make_node(&tx, &parent_attr, &new)?;
         let held = Held::one(&node);
         self.holds.lock().insert(node.id(), held);

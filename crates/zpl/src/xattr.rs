@@ -445,6 +445,7 @@ impl Filesystem {
         };
         let _content = file.locks.content.write();
         let old = self.attr_of(&file)?;
+        self.check_owner_bytes(tx, &old)?;
         if old.size > value.len() as u64 {
             file.dnode.free_range(tx, 0, OBJECT_END)?;
             let mut attrs = file.locks.attrs.lock();
@@ -538,6 +539,7 @@ impl Filesystem {
             claim: claim.map(|(_, claim)| claim),
             ..NewNode::new(FileType::Directory, create)
         };
+        self.check_new_owner(tx, &Self::owner_of(attr))?;
         let directory = self.make_node(tx, attr, &new)?;
         let mut attrs = node.locks.attrs.lock();
         let id = directory.id().0;

@@ -27,11 +27,13 @@ pub(crate) use format::format_unlisted_value;
 pub use format::{Source, format_dataset_value, format_pool_value, vdev_state_word};
 pub use parse::{
     DatasetContext, PoolContext, PropError, is_keylocation, parse_dataset_assignment,
-    parse_pool_assignment, parse_value, parse_vdev_assignment, split_assignment,
+    parse_owner_limit, parse_pool_assignment, parse_value, parse_vdev_assignment, split_assignment,
 };
 pub use pool::POOL;
 use special::is_written_property;
-pub use special::{is_feature_property, is_user_property, is_userspace_property};
+pub use special::{
+    OwnerProperty, is_feature_property, is_user_property, is_userspace_property, owner_property,
+};
 pub use vdev::VDEV;
 
 /// Kinds of datasets that a property may belong to, as a set.

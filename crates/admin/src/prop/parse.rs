@@ -10,10 +10,7 @@ use std::fmt;
 use base::{SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE};
 
 use super::share::{is_nfs_options, is_smb_options};
-use super::special::{
-    is_feature_property, is_quota_property, is_user_property, is_userspace_property,
-    is_written_property,
-};
+use super::special::{is_feature_property, is_user_property, is_written_property, owner_property};
 use super::{Edit, Honoured, Kind, PropDesc, TableKind, Types};
 use crate::name::{NameError, check_mountpoint};
 use crate::number::{nice_bytes, parse_number};
@@ -180,13 +177,12 @@ pub fn parse_dataset_assignment(
         ));
     }
     let Some(desc) = desc else {
-        return Err(PropError::new(if is_quota_property(name) {
-            format!("'{name}' is not kept up by this program yet")
-        } else if is_userspace_property(name) || is_written_property(name) {
-            format!("'{name}' is readonly")
-        } else {
-            format!("invalid property '{name}'")
-        }));
+        return Err(match owner_property(name) {
+            Some(property) if property.is_limit => no_owner(name),
+            Some(_) => PropError::new(format!("'{name}' is readonly")),
+            None if is_written_property(name) => PropError::new(format!("'{name}' is readonly")),
+            None => PropError::new(format!("invalid property '{name}'")),
+        });
     };
     if !desc.types.meets(context.types) {
         let text = format!("'{name}' does not apply to datasets of this type");
@@ -199,6 +195,30 @@ pub fn parse_dataset_assignment(
     check_dataset_value(desc, name, &parsed, context)?;
     check_honoured(desc, value, &parsed)?;
     Ok((desc.name.to_owned(), parsed))
+}
+
+/// A limit of an owner: a size or a number, or `none`, which is 0. `id` is who `name` means, if that is known.
+///
+/// # Errors
+/// What is wrong with it.
+#[doc(alias = "zfs_valid_proplist")]
+pub fn parse_owner_limit(
+    name: &str,
+    id: Option<u64>,
+    value: &str,
+) -> Result<(u64, u64), PropError> {
+    let id = id.ok_or_else(|| no_owner(name))?;
+    if !owner_property(name).is_some_and(|property| property.is_limit) {
+        return Err(PropError::new(format!("'{name}' is readonly")));
+    }
+    match value {
+        "none" => Ok((id, 0)),
+        value => Ok((id, parse_number(value)?)),
+    }
+}
+
+fn no_owner(name: &str) -> PropError {
+    PropError::new(format!("'{name}' has an invalid user/group name"))
 }
 
 fn parse_user_property(

@@ -1,22 +1,38 @@
 //! Properties that are not in a table: user properties, `userquota@…`, `written@…`, `feature@…`.
 
+use phys::owner::OwnerCount;
+
 use super::TableKind;
 
-/// `zfs_userquota_prop_prefixes`: prefix, and whether it can be set.
-const USERSPACE: [(&str, bool); 12] = [
-    ("userused@", false),
-    ("userquota@", true),
-    ("groupused@", false),
-    ("groupquota@", true),
-    ("userobjused@", false),
-    ("userobjquota@", true),
-    ("groupobjused@", false),
-    ("groupobjquota@", true),
-    ("projectused@", false),
-    ("projectquota@", true),
-    ("projectobjused@", false),
-    ("projectobjquota@", true),
-];
+/// `userused@NAME`, `userquota@NAME` and the like, in parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerProperty<'n> {
+    /// Of what kind of owner, and what is counted.
+    pub of: OwnerCount,
+    /// A limit; otherwise what is used.
+    pub is_limit: bool,
+    /// The owner, as it was typed.
+    pub owner: &'n str,
+}
+
+/// The parts of the name of a property that belongs to one owner.
+#[must_use]
+#[doc(alias = "userquota_propname_decode")]
+pub fn owner_property(name: &str) -> Option<OwnerProperty<'_>> {
+    OwnerCount::ALL.into_iter().find_map(|of| {
+        let prefixes = [(of.quota_entry(), true), (of.used_prefix(), false)];
+        let found = prefixes.into_iter().find_map(|(prefix, is_limit)| {
+            let owner = name.strip_prefix(prefix)?;
+            Some((is_limit, owner))
+        });
+        let (is_limit, owner) = found?;
+        Some(OwnerProperty {
+            of,
+            is_limit,
+            owner,
+        })
+    })
+}
 
 /// Whether it is the name of a user property: lower-case letters, digits, `-_.` and a colon.
 #[must_use]
@@ -30,14 +46,7 @@ pub fn is_user_property(name: &str) -> bool {
 #[must_use]
 #[doc(alias = "zfs_prop_userquota")]
 pub fn is_userspace_property(name: &str) -> bool {
-    USERSPACE.iter().any(|(prefix, _)| name.starts_with(prefix))
-}
-
-/// Whether it is one of the `user…quota@…` properties, which can be set.
-pub(super) fn is_quota_property(name: &str) -> bool {
-    USERSPACE
-        .iter()
-        .any(|(prefix, sets)| *sets && name.starts_with(prefix))
+    owner_property(name).is_some()
 }
 
 /// Whether it is `written@snapshot` or `written#bookmark`.

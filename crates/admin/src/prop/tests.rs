@@ -45,7 +45,15 @@ fn zfs_set_takes_and_refuses_what_openzfs_does() {
         };
         let parse = |text: &&str| {
             let (name, value) = split_assignment(text).unwrap();
-            parse_dataset_assignment(name, value, &context)
+            match owner_property(name).filter(|_| types != Types::SNAPSHOT) {
+                Some(property) => {
+                    // The host that this was recorded on knew no names.
+                    let id = Some(property.owner).filter(|owner| !owner.is_empty());
+                    let id = id.map_or(Some(0), |owner| owner.parse().ok());
+                    parse_owner_limit(name, id, value).map(drop)
+                }
+                None => parse_dataset_assignment(name, value, &context).map(drop),
+            }
         };
         let error = assignments.iter().map(parse).find_map(Result::err);
         let got = error.map(|e| format!("cannot set property for '{dataset}': {e}\n"));

@@ -4,7 +4,7 @@ use rustix::process::{Gid, Uid, getegid, geteuid};
 use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 
 use crate::failure::{Fail, Outcome};
-use crate::files::owner;
+use crate::owner;
 
 /// A user and a group.
 #[derive(Clone, Copy, Debug)]

@@ -11,9 +11,10 @@ use zpl::{Attr, Create, FileType, RenameKind, SetAttr, Time};
 use super::mode::{Mode, umask};
 use super::show::top;
 use super::walk::{Visit, Visitor, walk};
-use super::{Paths, Run, owner};
+use super::{Paths, Run};
 use crate::command::{Command, Entry};
 use crate::failure::{Fail, Outcome};
+use crate::owner;
 
 /// A path in a dataset, resolved into its parts.
 pub(super) struct Target {

@@ -25,7 +25,7 @@ use super::salvage::{self, Left, Salvage};
 use super::show::{join, top};
 use super::tree::{Content, Handle, Meta, Names, Tree};
 use super::walk::second_name;
-use super::{ReadError, Run};
+use super::{ReadError, Run, is_of_owner};
 use crate::caller::{self, caller};
 
 /// Bytes read and written at a time.
@@ -669,7 +669,7 @@ impl<'a> Copy<'a> {
 /// Whether all further writes would fail, too.
 fn ends_all(error: &Error) -> bool {
     use ErrorKind::{NoSpace, Quota, ReadOnly, Suspended};
-    matches!(error.kind(), NoSpace | Quota | ReadOnly | Suspended)
+    matches!(error.kind(), NoSpace | Quota | ReadOnly | Suspended) && !is_of_owner(error)
 }
 
 /// Copies the data of a file piece by piece, skipping its holes. `done` is called with the number of

@@ -19,7 +19,6 @@ mod host_tree;
 mod loss;
 mod ls;
 mod mode;
-pub(crate) mod owner;
 mod paths;
 mod pool_tree;
 mod remove;
@@ -169,6 +168,10 @@ fn words(error: &Error, verbose: bool) -> String {
             None
         }
         ErrorKind::NotFound if context.contains("data set") => None,
+        kind if is_of_owner(error) => {
+            let text = std::io::Error::from_raw_os_error(kind.errno()).to_string();
+            return format!("{}: {context}", without_code(&text));
+        }
         kind => Some(kind.errno()),
     };
     let Some(code) = plain else {
@@ -181,6 +184,11 @@ fn words(error: &Error, verbose: bool) -> String {
     } else {
         text
     }
+}
+
+/// Whether a user, group or project has reached its limit: files of others can still be written.
+fn is_of_owner(error: &Error) -> bool {
+    error.kind() == ErrorKind::Quota && error.context().contains(", and may have ")
 }
 
 /// The C library's text, without the number that Rust appends.

@@ -16,11 +16,11 @@ use phys::feature;
 use phys::znode::case;
 use service::{DatasetsWriter, OpenPool, Session};
 use spa::FeatureState;
-use zpl::NameRules;
+use zpl::{NameRules, OwnerLimit};
 
 use super::fail::{Fail, Outcome, words};
 use super::key;
-use super::set::{Stored, Typed, check, split_assignments};
+use super::set::{Checked, Stored, Typed, check, limit_owner, split_assignments};
 use super::target::{exists, find, open};
 use crate::keys::{self, Choice};
 use crate::mounting::{self, How};
@@ -76,7 +76,13 @@ pub(super) fn make_ancestors(pool: &OpenPool, name: &str) -> Outcome {
             Ok(_) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 let names = names_above(pool, ancestor)?;
-                make(pool, ancestor, Stored::new(), Encrypted::AsAbove, names)?;
+                make(
+                    pool,
+                    ancestor,
+                    Checked::default(),
+                    Encrypted::AsAbove,
+                    names,
+                )?;
                 if pool.pools().can_mount() {
                     mounting::mount(pool, ancestor, &How::default())?;
                 }
@@ -103,8 +109,15 @@ fn names_above(pool: &OpenPool, name: &str) -> Outcome<NameRules> {
     rules.map_err(|e| Fail::of(format!("cannot create '{name}'"), &e))
 }
 
-fn make(pool: &OpenPool, name: &str, props: Stored, how: Encrypted, names: NameRules) -> Outcome {
-    let (limits, props): (Stored, Stored) = props.into_iter().partition(|(n, _)| is_limit(n));
+fn make(
+    pool: &OpenPool,
+    name: &str,
+    checked: Checked,
+    how: Encrypted,
+    names: NameRules,
+) -> Outcome {
+    let (limits, props): (Stored, Stored) =
+        checked.stored.into_iter().partition(|(n, _)| is_limit(n));
     let new = NewDataset {
         name: name.to_owned(),
         type_: ObjsetType::Zfs,
@@ -122,7 +135,21 @@ fn make(pool: &OpenPool, name: &str, props: Stored, how: Encrypted, names: NameR
         }
         set_limits(datasets, name, limits)
     });
-    made.map_err(|e| Fail::of(format!("cannot create '{name}'"), &e))
+    made.map_err(|e| Fail::of(format!("cannot create '{name}'"), &e))?;
+    limit_owners(pool, name, &checked.limits)
+}
+
+/// Limits owners in a new file system; destroys it again if that fails.
+fn limit_owners(pool: &OpenPool, name: &str, limits: &[OwnerLimit]) -> Outcome {
+    let upgrade = "pool must be upgraded to set this property or value";
+    for limit in limits {
+        if let Err(why) = limit_owner(pool, name, limit, upgrade) {
+            // Like OpenZFS, reports the first error, even if the dataset cannot be destroyed.
+            let _ = pool.change_datasets(|datasets| datasets.destroy(name));
+            return Err(Fail::failed(format!("cannot create '{name}': {why}")));
+        }
+    }
+    Ok(())
 }
 
 /// Sets quotas and reservations of a new dataset; destroys it again if that fails.
@@ -184,7 +211,7 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
     };
     let context = DatasetContext::creating(Types::FILESYSTEM);
     let (choice, others) = key::split_new(&pool, parent_of(name), &typed, &verb)?;
-    let mut props = check(&others, &context, &pool, &verb)?;
+    let mut checked = check(&others, &context, &pool, &verb)?;
     let words: Vec<_> = others
         .iter()
         .map(|(name, value)| (&**name, &**value))
@@ -201,10 +228,10 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
     if ancestors {
         make_ancestors(&pool, name)?;
     }
-    props.extend(choice.stored());
+    checked.stored.extend(choice.stored());
     let names = name_rules::of_new(words, names_above(&pool, name)?);
     let names = names.map_err(|why| Fail::failed(format!("cannot create '{name}': {why}")))?;
-    make(&pool, name, props, choice.ask(pool.pools(), name)?, names)?;
+    make(&pool, name, checked, choice.ask(pool.pools(), name)?, names)?;
     if !parsed.has('u') {
         mounting::mount_new(&pool, name);
     }
@@ -275,13 +302,14 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
         let why = "Encryption properties must inherit from origin dataset.";
         return Err(Fail::failed(format!("{what}: {why}")));
     }
-    let props = check(
+    let checked = check(
         &typed,
         &DatasetContext::creating(Types::FILESYSTEM),
         &source.pool,
         &what,
     )?;
-    let (limits, props): (Stored, Stored) = props.into_iter().partition(|(n, _)| is_limit(n));
+    let (limits, props): (Stored, Stored) =
+        checked.stored.into_iter().partition(|(n, _)| is_limit(n));
     if ancestors {
         make_ancestors(&pool, name)?;
     }
@@ -290,6 +318,7 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
         set_limits(datasets, name, limits)
     });
     made.map_err(|e| Fail::of(&what, &e))?;
+    limit_owners(&pool, name, &checked.limits)?;
     mounting::mount_new(&pool, name);
     Ok(())
 }

@@ -18,8 +18,8 @@ use base::{ObjectId, Result};
 use dsl::{DatasetStats, DslBookmark, Encryption, PropSource};
 use phys::znode::{MASTER_NODE_OBJ, master_node};
 
+use super::owned;
 use super::target::{Target, What};
-use super::userspace;
 
 /// `ZVOL_OBJ`: a volume's data
 const ZVOL_OBJ: ObjectId = ObjectId(1);
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
             if let Some(written) = self.written(name)? {
                 props.push(Prop::new(name, PropValue::Number(written), Source::Local));
             }
-            if let Some(figure) = userspace::figure(self.target, name)? {
+            if let Some(figure) = owned::figure(self.target, name) {
                 props.push(Prop::new(name, PropValue::Number(figure), Source::Local));
             }
         }

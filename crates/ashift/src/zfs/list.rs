@@ -3,7 +3,7 @@
 use admin::getopt::{Flag, Parsed};
 use admin::listing::{self, GetRequest, JsonStyle, SortKey, Style};
 use admin::number::NumberStyle;
-use admin::prop::{PropName, TableKind, Types, all_properties, parse_list};
+use admin::prop::{PropName, TableKind, Types, all_properties, is_user_property, parse_list};
 use service::Session;
 
 use super::fail::{Fail, Outcome};
@@ -67,7 +67,12 @@ fn sort_keys(parsed: &Parsed) -> Outcome<Vec<SortKey>> {
         let name = value.as_deref().unwrap_or_default();
         let invalid = || Fail::usage(format!("invalid property '{name}'"));
         let list = parse_list(TableKind::Dataset, name).ok().flatten();
-        let list = list.filter(|list| list.len() == 1).ok_or_else(invalid)?;
+        let sorts = |name: &PropName| match name {
+            PropName::Other(name) => is_user_property(name),
+            PropName::Native(_) => true,
+        };
+        let list = list.filter(|list| list.len() == 1 && list.iter().all(sorts));
+        let list = list.ok_or_else(invalid)?;
         keys.extend(list.into_iter().map(|name| SortKey { name, is_reverse }));
     }
     Ok(keys)

@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! session  open pools        target  names -> datasets      item   datasets -> properties
-//! list get holds             what is printed
+//! list get holds userspace   what is printed
 //! mount                      what is mounted
 //! create snapshot destroy rename rollback set hold          what is changed
 //! ```
@@ -30,6 +30,7 @@ mod item;
 mod key;
 mod list;
 mod mount;
+mod owned;
 mod rename;
 mod rollback;
 mod set;
@@ -68,6 +69,9 @@ const PROGRAM: Program = Program {
             command("get", ":d:o:s:jrt:Hp", JSON, get::get),
             changes("inherit", "rS", set::inherit),
             changes("upgrade", "rvV:a", upgrade::upgrade),
+            command("userspace", "nHpo:s:S:t:i", &[], userspace::userspace),
+            command("groupspace", "nHpo:s:S:t:i", &[], userspace::groupspace),
+            command("projectspace", "nHpo:s:S:t:i", &[], userspace::projectspace),
             changes("hold", "rt", hold::hold),
             command("holds", "rHp", &[], hold::holds),
             changes("release", "r", hold::release),

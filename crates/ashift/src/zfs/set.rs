@@ -12,19 +12,30 @@ use base::{Error, ErrorKind, SPA_OLD_MAXBLOCKSIZE};
 use dsl::PropChange;
 use phys::PropValue;
 use phys::feature;
-use service::Session;
+use service::{OpenPool, Session};
 use spa::{FeatureState, Spa};
+use zpl::OwnerLimit;
 
 use super::fail::{Fail, Outcome, for_each, words};
 use super::target::{Target, open};
 use crate::mounting::{self, Change, Moved};
 use crate::name_rules::is_of_objset;
+use crate::{keys, quota};
 
 /// Properties as typed: name and value.
 pub(super) type Typed = Vec<(String, String)>;
 
 /// Properties as they are stored.
 pub(super) type Stored = Vec<(String, PropValue)>;
+
+/// What is to be set.
+#[derive(Default)]
+pub(super) struct Checked {
+    /// Properties of the data set.
+    pub(super) stored: Stored,
+    /// Limits of owners, which are in the file system.
+    pub(super) limits: Vec<OwnerLimit>,
+}
 
 /// Splits `name=value` words; each property may occur once, by any of its names.
 #[doc(alias = "parseprop")]
@@ -53,11 +64,17 @@ pub(super) fn check(
     context: &DatasetContext,
     spa: &Spa,
     what: &str,
-) -> Outcome<Stored> {
-    let mut stored = Stored::new();
+) -> Outcome<Checked> {
+    let mut checked = Checked::default();
     for (name, value) in typed {
         let cannot = |why: &dyn std::fmt::Display| Fail::failed(format!("{what}: {why}"));
         warn_of_special(name, value, context, spa);
+        if !context.types.meets(Types::SNAPSHOT)
+            && let Some(limit) = quota::parse_limit(name, value)
+        {
+            checked.limits.push(limit.map_err(|e| cannot(&e))?);
+            continue;
+        }
         let (name, value) =
             parse_dataset_assignment(name, value, context).map_err(|e| cannot(&e))?;
         if let Some(guid) = needed_feature(&name, &value)
@@ -68,10 +85,10 @@ pub(super) fn check(
             ));
         }
         if !is_kept_elsewhere(&name) {
-            stored.push((name, value));
+            checked.stored.push((name, value));
         }
     }
-    Ok(stored)
+    Ok(checked)
 }
 
 /// Warns about a number that has no effect until the pool has a special vdev, even if it is then rejected.
@@ -192,22 +209,70 @@ fn set_one(target: &Target, typed: &Typed, stays_mounted: bool) -> Outcome {
                 .partition(|(name, _)| name == "keylocation"),
             false => (Typed::new(), typed.clone()),
         };
-    let mut stored = check(&typed, &context, &target.pool, &what)?;
+    let Checked { mut stored, limits } = check(&typed, &context, &target.pool, &what)?;
     for (name, location) in locations {
         let value = super::key::checked_location(target, &location);
         let value = value.map_err(|why| Fail::failed(format!("{what}: {why}")))?;
         stored.push((name, value));
     }
+    let limited = set_limits(target, &limits, &what);
     if stored.is_empty() {
-        return Ok(());
+        return limited;
     }
     let changes = stored
         .into_iter()
         .map(|(name, value)| (name, PropChange::Set(value)));
     let changes: Vec<_> = changes.collect();
-    match stays_mounted {
+    let changed = match stays_mounted {
         true => change(target, &changes, &what),
         false => change_mounted(target, &changes, &what),
+    };
+    limited.and(changed)
+}
+
+/// Limits owners; goes on after a failure.
+fn set_limits(target: &Target, limits: &[OwnerLimit], what: &str) -> Outcome {
+    unlock_for(target, limits)?;
+    for_each(limits, |limit| {
+        let upgrade = "pool and or dataset must be upgraded to set this property or value";
+        let done = limit_owner(&target.pool, &target.name, limit, upgrade);
+        done.map_err(|why| Fail::failed(format!("{what}: {why}")))
+    })
+}
+
+/// Limits an owner; the error is why not, in OpenZFS's words. `upgrade`: those where the file system or the pool is too
+/// old for that.
+#[doc(alias = "zfs_setprop_error")]
+pub(super) fn limit_owner(
+    pool: &OpenPool,
+    name: &str,
+    limit: &OwnerLimit,
+    upgrade: &str,
+) -> Result<(), String> {
+    let mut is_open = false;
+    let done = pool.change_datasets(|datasets| {
+        let files = datasets.files(name)?;
+        is_open = true;
+        files.set_owner_limit(limit)
+    });
+    done.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported if is_open => upgrade.to_owned(),
+        ErrorKind::InvalidInput => "invalid property value".to_owned(),
+        ErrorKind::NoKey => "permission denied".to_owned(),
+        _ => words(&error),
+    })
+}
+
+/// Limits are encrypted with what they limit; a process that holds the pool has keys that were loaded.
+fn unlock_for(target: &Target, limits: &[OwnerLimit]) -> Outcome {
+    let (pool, name) = (&target.pool, &target.name);
+    if limits.is_empty() || pool.is_kept() {
+        return Ok(());
+    }
+    match pool.is_unlocked(name) {
+        Ok(true) => Ok(()),
+        Ok(false) => keys::unlock(pool, name),
+        Err(e) => Err(Fail::of(format!("cannot open '{name}'"), &e)),
     }
 }
 

@@ -81,7 +81,7 @@ fn take(session: &Session, typed: &super::set::Typed, wanted: &[String]) -> Outc
     }
     outcome?;
     let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    let taken = pool.change_datasets(|datasets| datasets.snapshot(&names, props));
+    let taken = pool.change_datasets(|datasets| datasets.snapshot(&names, props.stored));
     taken.map_err(|e| match wanted {
         [name] if e.kind() != ErrorKind::ReadOnly => {
             Fail::of(format!("cannot create snapshot '{name}'"), &e)

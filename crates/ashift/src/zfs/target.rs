@@ -193,6 +193,15 @@ fn is_path(name: &str) -> bool {
     name.starts_with('/') || name.starts_with("./")
 }
 
+/// Opens what a name or a path leads to, which must be of one of these types.
+#[doc(alias = "zfs_path_to_zhandle")]
+pub(super) fn open_any(session: &Session, name: &str, types: Types) -> Outcome<Target> {
+    match is_path(name) {
+        true => open_path(session, name),
+        false => open(session, name, types),
+    }
+}
+
 /// The file system that `path` would be in, if all were mounted at their mountpoints.
 #[doc(alias = "zfs_path_to_zhandle")]
 fn open_path(session: &Session, path: &str) -> Outcome<Target> {

@@ -11,7 +11,8 @@ use admin::name::check_pool_name;
 use admin::number::parse_number;
 use admin::prop::{
     DatasetContext, PoolContext, TableKind, Types, is_feature_property, is_user_property,
-    is_userspace_property, parse_dataset_assignment, parse_pool_assignment, split_assignment,
+    is_userspace_property, owner_property, parse_dataset_assignment, parse_pool_assignment,
+    split_assignment,
 };
 use admin::vdev_spec::{
     self, LeafFacts, VdevSpec, check_has_normal, check_replication, override_message,
@@ -22,11 +23,12 @@ use geom::disk::OpenMode;
 use phys::PropValue;
 use phys::feature::{self, ALLOCATION_CLASSES, DRAID, Feature, Support};
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
-use service::{Compatibility, Facts, PoolChange, PoolDevice, Session};
+use phys::owner::{OwnerKind, is_project};
+use service::{Compatibility, Facts, PoolChange, PoolDevice, RootFilesystem, Session};
 use spa::NewPool;
 use vdev::{AuxSpec, Grouping, TopSpec};
 use zio::AllocClass;
-use zpl::NameRules;
+use zpl::{NameRules, OwnerLimit};
 
 use super::devices::{Device, Purpose, TYPE, objection, tells_disks};
 use super::props::pool_change;
@@ -35,6 +37,7 @@ use crate::failure::SAME_DEVICE;
 use crate::keys::{Choice, is_of_key};
 use crate::mounting::{self, How};
 use crate::name_rules::{self, is_of_objset};
+use crate::quota;
 
 /// `zpool create`. With `-n`, everything is checked, and nothing is made.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
@@ -65,6 +68,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     check_devices(session, pool, &spec, (&tops, &aux), args.has('f'))?;
     check_places(args)?;
     let (mut wanted, facts, encryption) = read_options(pool, args, &needed_features(&spec))?;
+    let limits = owner_limits(pool, args, &wanted)?;
     wanted.name_on_disk = (name != pool).then(|| pool.clone());
     for each in [pool, name] {
         check_pool_name(each, true).map_err(|error| {
@@ -89,7 +93,8 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let typed = args.values('O').filter_map(split_assignment);
     let names = name_rules::of_new(typed, NameRules::default());
     let names = names.map_err(|why| format!("cannot create '{name}': {why}"))?;
-    session.create(name, &tops?, &aux, &facts, wanted, names)?;
+    let root = RootFilesystem { names, limits };
+    session.create(name, &tops?, &aux, &facts, wanted, &root)?;
     if session.pools().can_mount() {
         let open = session.open_as_imported(name)?;
         mounting::mount(&open, name, &How::default())?;
@@ -457,6 +462,7 @@ fn read_fs_props(
     for (name, value) in args.values('O').filter_map(split_assignment) {
         match is_of_key(name) {
             true => of_key.push((name.to_owned(), value.to_owned())),
+            false if owner_property(name).is_some() => {}
             false => add(name, value)?,
         }
     }
@@ -465,6 +471,32 @@ fn read_fs_props(
     }
     let choice = Choice::of(&of_key, None, is_enabled);
     choice.map_err(|why| Fail::Failed(format!("cannot create '{pool}': {why}")))
+}
+
+/// The limits of owners in the file system of the new pool.
+fn owner_limits(pool: &str, args: &Parsed, wanted: &NewPool) -> Result<Vec<OwnerLimit>, Fail> {
+    let cannot =
+        |why: &dyn std::fmt::Display| Fail::Failed(format!("cannot create '{pool}': {why}"));
+    let assignments = args.values('O').filter_map(split_assignment);
+    let limits = assignments.filter_map(|(name, value)| quota::parse_limit(name, value));
+    let limits: Result<Vec<OwnerLimit>, _> = limits.collect();
+    let limits = limits.map_err(|e| cannot(&e))?;
+    let has_projects = wanted
+        .features
+        .iter()
+        .any(|f| f.guid == feature::PROJECT_QUOTA);
+    for limit in limits
+        .iter()
+        .filter(|limit| limit.of.kind == OwnerKind::Project)
+    {
+        if !has_projects {
+            return Err(cannot(&"operation not supported on this type of pool"));
+        }
+        if !is_project(limit.id) {
+            return Err(cannot(&"invalid property value"));
+        }
+    }
+    Ok(limits)
 }
 
 /// The features of the new pool.

@@ -13,8 +13,8 @@ use crate::bench::Bench;
 use crate::tree::{can_mount, wait_until, wait_until_gone};
 
 /// A pool whose data sets are mounted below a folder of the test, and its holder. In the end nothing stays mounted.
-struct Held {
-    bench: Bench,
+pub(crate) struct Held {
+    pub(crate) bench: Bench,
     holder: Option<Child>,
 }
 
@@ -45,7 +45,7 @@ impl Held {
     }
 
     /// The same, held, and everything mounted.
-    fn mounted_by_properties() -> Held {
+    pub(crate) fn mounted_by_properties() -> Held {
         let mut held = Held::new();
         held.serve();
         held.bench.ok("zfs mount -a");
@@ -69,7 +69,7 @@ impl Held {
         holder.wait().unwrap().code()
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         let folder = self.bench.folder().canonicalize().unwrap();
         folder.join("r/tank").join(name)
     }

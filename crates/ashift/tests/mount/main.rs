@@ -9,6 +9,7 @@ mod flight;
 mod fsx;
 mod held;
 mod posix;
+mod quotas;
 mod ring;
 mod tree;
 mod user;

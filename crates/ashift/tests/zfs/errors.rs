@@ -87,7 +87,7 @@ fn what_is_wrong_is_said_as_openzfs_says_it() {
 #[test]
 fn what_is_set_is_checked_as_openzfs_checks_it() {
     let place = place();
-    // Volumes; a special device; quotas of users, which are not enforced; options for a server that is not here.
+    // Volumes; a special device; owners, whose names the guest did not know; options for a server that is not here.
     let elsewhere = [
         "tank/vol",
         "userquota",
@@ -151,7 +151,7 @@ fn what_is_not_there_says_so() {
         "create -V 1Q tank/v",
         "bad volume size '1Q': invalid numeric suffix 'Q'",
     );
-    for command in ["send", "receive", "userspace", "diff", "share", "allow"] {
+    for command in ["send", "receive", "project", "diff", "share", "allow"] {
         place.refused(command, &format!("zfs {command}: not supported yet"));
     }
     let create = "create -o normalization=formD -o utf8only=off tank/a";

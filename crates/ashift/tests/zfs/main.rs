@@ -7,6 +7,7 @@ mod limits;
 mod links;
 mod output;
 mod properties;
+mod quotas;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -232,11 +232,10 @@ pub(super) fn setattr(session: &Session, mut request: Request<'_>) -> Outcome {
 }
 
 pub(super) fn statfs(session: &Session, request: &Request<'_>) -> Outcome {
-    let volume = match session.nodes.find(request.header.nodeid)? {
-        Node::File(volume, _) => volume,
-        Node::Control | Node::Snapshots => session.nodes.live().clone(),
+    let stat = match session.nodes.find(request.header.nodeid)? {
+        Node::File(volume, id) => volume.files().statfs_at(id)?,
+        Node::Control | Node::Snapshots => session.nodes.live().files().statfs(),
     };
-    let stat = volume.files().statfs();
     let sector = 512;
     Ok(Answer::of(&StatfsOut {
         blocks: stat.total_bytes / sector,

@@ -4,7 +4,7 @@
 //! Linux `include/uapi/linux/fs.h`, `fs/fuse/ioctl.c`; OpenZFS `module/os/linux/zfs/zpl_file.c` (`zpl_ioctl`).
 
 use zerocopy::{FromBytes, IntoBytes};
-use zpl::{SetAttr, pflags};
+use zpl::{SetAttr, is_project, pflags};
 
 use super::{Answer, Errno, File, Outcome, Request, file};
 use crate::abi::{Fsxattr, IoctlIn, IoctlOut};
@@ -57,6 +57,9 @@ pub(super) fn ioctl(session: &Session, mut request: Request<'_>) -> Outcome {
         }
         FSSETXATTR => {
             let (asked, _) = Fsxattr::read_from_prefix(given).map_err(|_| Errno::INVAL)?;
+            if !is_project(asked.projid.into()) {
+                return Err(Errno::INVAL);
+            }
             let flags = asked.xflags & !IGNORED_XFLAGS;
             set(&file()?, flags, |flag| flag.2, Some(asked.projid))?;
             done(&[])

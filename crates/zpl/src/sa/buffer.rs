@@ -50,6 +50,15 @@ impl AttrSet {
         }
     }
 
+    /// Replaces the value of `attr` where it is, or adds it behind the attribute `before`.
+    pub(crate) fn set_behind(&mut self, before: u16, attr: u16, value: Value) {
+        let at = self.0.iter().position(|(have, _)| *have == before);
+        match at.filter(|_| self.get(attr).is_none()) {
+            Some(at) => self.0.insert(at + 1, (attr, value)),
+            None => self.set(attr, value),
+        }
+    }
+
     /// Adds all attributes of a buffer.
     pub(crate) fn extend_from(
         &mut self,

@@ -33,7 +33,7 @@ impl IntentLog for Keep {
 }
 
 /// The log of a file system that is being replayed: nothing may be logged.
-struct Replaying;
+pub(super) struct Replaying;
 
 impl IntentLog for Replaying {
     fn log(&self, _tx: &Tx, itx: Itx) {

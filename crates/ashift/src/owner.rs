@@ -1,9 +1,10 @@
-//! Owners as chown(1) takes them: names and numbers of users and groups of this host.
+//! Users and groups of this host: their names and numbers, and owners as chown(1) takes them.
 //!
 //! # What it is
 //! `/etc/passwd` and `/etc/group` first; names that are not there are looked up with `getent`, which knows
 //! the host's other sources (LDAP and the like).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use base::{Error, Result};
@@ -51,6 +52,54 @@ fn login_group(user: &str) -> Result<u64> {
     gid.ok_or_else(|| invalid("passwd", user))
 }
 
+/// The number of the user of that name.
+pub(crate) fn id_of_user(name: &str) -> Option<u64> {
+    field(&line_of("passwd", name)?, 2)
+}
+
+/// The number of the group of that name.
+pub(crate) fn id_of_group(name: &str) -> Option<u64> {
+    field(&line_of("group", name)?, 2)
+}
+
+/// The names of those of these users who have one.
+pub(crate) fn names_of_users(ids: &BTreeSet<u64>) -> BTreeMap<u64, String> {
+    names_of("passwd", ids)
+}
+
+/// The names of those of these groups that have one.
+pub(crate) fn names_of_groups(ids: &BTreeSet<u64>) -> BTreeMap<u64, String> {
+    names_of("group", ids)
+}
+
+fn names_of(database: &str, ids: &BTreeSet<u64>) -> BTreeMap<u64, String> {
+    /// Numbers in one question to `getent`.
+    const KEYS: usize = 256;
+    let mut names = BTreeMap::new();
+    let mut take = |text: &str| {
+        for line in text.lines() {
+            if let (Some(name), Some(id)) = (line.split(':').next(), field(line, 2))
+                && ids.contains(&id)
+            {
+                names.entry(id).or_insert_with(|| name.to_owned());
+            }
+        }
+        names.len()
+    };
+    let file = std::fs::read_to_string(format!("/etc/{database}")).unwrap_or_default();
+    if take(&file) == ids.len() {
+        return names;
+    }
+    let others: Vec<String> = ids.iter().map(u64::to_string).collect();
+    for keys in others.chunks(KEYS) {
+        let output = Command::new("getent").arg(database).args(keys).output();
+        take(&String::from_utf8_lossy(
+            &output.map_or_else(|_| Vec::new(), |it| it.stdout),
+        ));
+    }
+    names
+}
+
 /// The login group of a user who is named, or whose number is given.
 pub(crate) fn group_of(user: &str) -> Option<u64> {
     let by_name = login_group(user).ok();
@@ -94,6 +143,14 @@ mod tests {
         assert_eq!(super::group_of("0"), Some(0));
         assert_eq!(super::group_of("77777777"), None);
         assert_eq!(super::group_of("no such user"), None);
+    }
+
+    #[test]
+    fn numbers_have_names() {
+        let names = super::names_of_users(&[0, 77_777_777].into());
+        assert_eq!(names, [(0, "root".to_owned())].into());
+        assert_eq!(super::id_of_group("root"), Some(0));
+        assert_eq!(super::id_of_user("0"), None);
     }
 
     #[test]
