@@ -58,6 +58,30 @@ pub fn create(
     create_with(name, layout, ashift, devices, init_root, settings())
 }
 
+/// Like [`create`], with the features of a release of OpenZFS.
+///
+/// # Errors
+/// Those of [`Spa::create`].
+pub fn create_for(
+    release: feature::Release,
+    name: &str,
+    layout: Layout,
+    ashift: u32,
+    devices: &[Arc<dyn Provider>],
+    init_root: dsl::ObjsetInit,
+) -> Result<Spa> {
+    let features = feature::kept_of(release).collect();
+    create_of(
+        name,
+        layout,
+        ashift,
+        devices,
+        init_root,
+        settings(),
+        features,
+    )
+}
+
 /// How these pools are run: a full uncompressed record is written before its txg syncs, even if it is the only
 /// one. This makes frequent here what is rare elsewhere.
 #[must_use]
