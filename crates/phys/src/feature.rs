@@ -270,7 +270,7 @@ pub const FEATURES: &[Feature] = &[
     feature(BLOCK_CLONING_ENDIAN, "block_cloning_endian", RO, &[], Support::Kept,
         "Fixes BRT ZAP endianness on new pools."),
     feature(DYNAMIC_GANG_HEADER, "dynamic_gang_header", MOS, &[],
-        Support::None, "Support for dynamically sized gang headers"),
+        Support::Kept, "Support for dynamically sized gang headers"),
     feature(PHYSICAL_REWRITE, "physical_rewrite", RO | DS, EXTENSIBLE,
         Support::None, "Support for preserving logical birth time during rewrite."),
 ];

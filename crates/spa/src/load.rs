@@ -245,6 +245,7 @@ struct FirstLook {
     salt: [u8; 32],
     has_hole_birth: bool,
     spacemap_v2: bool,
+    has_dynamic_gang_headers: bool,
     obstacles: Vec<Obstacle>,
     /// What each top-level vdev is reserved for, which the config does not say.
     classes: Vec<AllocClass>,
@@ -496,7 +497,10 @@ fn peek(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<Arc<Objset>> {
         heal: false,
         ..PipelineSettings::default()
     };
-    let store: Arc<dyn BlockStore> = Arc::new(Pipeline::new(tree, space, settings));
+    let pipeline = Pipeline::new(tree, space, settings);
+    // Whether there may be large gang headers, the MOS says. Small ones are found, too.
+    pipeline.use_dynamic_gang_headers();
+    let store: Arc<dyn BlockStore> = Arc::new(pipeline);
     let accounting = Arc::new(dmu::FreeAtOnce(store.clone()));
     open_mos(store, uberblock, accounting)
 }
@@ -546,6 +550,7 @@ fn look(found: &FoundPool, tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Re
         salt,
         has_hole_birth: is_active(feature::HOLE_BIRTH),
         spacemap_v2: is_active(feature::SPACEMAP_V2),
+        has_dynamic_gang_headers: is_active(feature::DYNAMIC_GANG_HEADER),
         obstacles,
         classes,
         checkpoint: checkpoint::find(&mos)?,
@@ -619,6 +624,9 @@ fn load(
     let kept = Arc::new(Kept::default());
     let removal = Removal::new(tree.clone(), space.clone(), kept.clone());
     let pipeline = Arc::new(Pipeline::new(tree.clone(), removal.clone(), settings));
+    if look.has_dynamic_gang_headers {
+        pipeline.use_dynamic_gang_headers();
+    }
     let cache = Arc::new(arc::Cache::new(
         pipeline.clone() as Arc<dyn LogStore>,
         options.settings.arc_settings(),

@@ -49,7 +49,7 @@ use phys::{BlkPtrPhys, ChecksumType, DvaPhys, ObjectType};
 use crate::dedup::{Counted, Shared, joined};
 use crate::encode::{self, Encoded, Physical, Pool};
 use crate::error_log::ErrorLog;
-use crate::gang::{GangWrite, Placed};
+use crate::gang::{GangWrite, HeaderSizes, Placed};
 use crate::issue::{Flight, Issuer, Write};
 use crate::{
     AllocClass, Allocator, BlockStore, Bookmark, Dedup, DedupTables, Hint, Keys, LogStore,
@@ -70,9 +70,6 @@ pub struct PipelineSettings {
     pub salt: [u8; 32],
     /// Whether holes record the txg in which they were punched (feature `hole_birth`).
     pub hole_birth: bool,
-    /// Whether gang headers may be larger than 512 bytes (feature `dynamic_gang_header` active). Such
-    /// headers are read; those written are always 512 bytes.
-    pub dynamic_gang_header: bool,
     /// Whether bad copies are repaired; off for read-only imports.
     pub heal: bool,
     /// Helper threads, each with one device write in flight.
@@ -86,7 +83,6 @@ impl Default for PipelineSettings {
         PipelineSettings {
             salt: [0; 32],
             hole_birth: true,
-            dynamic_gang_header: false,
             heal: true,
             io_threads: 8,
             aggregation_limit_bytes: 1 << 20,
@@ -176,6 +172,7 @@ pub struct Pipeline {
     pub(crate) second: OnceLock<Arc<dyn SecondLevel>>,
     pub(crate) dedup: OnceLock<Arc<dyn DedupTables>>,
     pub(crate) keys: Arc<Keys>,
+    pub(crate) headers: HeaderSizes,
     issuer: Issuer,
 }
 
@@ -204,6 +201,7 @@ impl Pipeline {
             second: OnceLock::new(),
             dedup: OnceLock::new(),
             keys: Arc::default(),
+            headers: HeaderSizes::default(),
             suspend,
         }
     }

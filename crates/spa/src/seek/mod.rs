@@ -105,6 +105,7 @@ impl Seek {
             ..PipelineSettings::default()
         };
         let store = Arc::new(Pipeline::new(tree.clone(), space, settings));
+        store.use_dynamic_gang_headers();
         Ok(Seek { tree, store })
     }
 
