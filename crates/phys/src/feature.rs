@@ -272,7 +272,7 @@ pub const FEATURES: &[Feature] = &[
     feature(DYNAMIC_GANG_HEADER, "dynamic_gang_header", MOS, &[],
         Support::Kept, "Support for dynamically sized gang headers"),
     feature(PHYSICAL_REWRITE, "physical_rewrite", RO | DS, EXTENSIBLE,
-        Support::None, "Support for preserving logical birth time during rewrite."),
+        Support::Kept, "Support for preserving logical birth time during rewrite."),
 ];
 
 /// The first release of OpenZFS that knows a feature.

@@ -373,6 +373,7 @@ impl Pipeline {
             copies_max: bp.dva_slots(),
             physical: &physical,
         };
+        // What keeps its birth is not dirty twice in a txg.
         let old = request.rewrite.filter(|old| may_rewrite(old, txg, &write));
         if let Some(old) = old
             && self.rewrite(&old, &write, &request.bookmark, &mut bp, placed)
@@ -412,6 +413,8 @@ impl Pipeline {
         if bp.is_dedup() {
             let copies = usize::from(request.policy.copies);
             self.note_shared(&bp, copies, stored_copies, placed);
+        } else if let Some(birth) = request.keeps_birth {
+            bp.set_rewrite(birth);
         }
         Ok(bp)
     }
@@ -544,7 +547,7 @@ fn may_rewrite(old: &BlkPtrPhys, txg: Txg, write: &GangWrite<'_>) -> bool {
     !old.is_hole()
         && !old.is_embedded()
         && !old.is_dedup()
-        && old.birth() == txg
+        && old.allocation_birth() == txg
         && old.physical_birth() == txg
         && old.psize() == write.physical.psize as u64
         && (old.is_gang() || old.ndvas() == write.copies)

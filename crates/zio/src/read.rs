@@ -148,7 +148,7 @@ impl Pipeline {
     /// error again and knows its bookmark.
     fn note_loss(&self, bp: &BlkPtrPhys, bookmark: &Bookmark, priority: Priority, error: &Error) {
         if priority != Priority::AsyncRead {
-            self.errors.note(bookmark, bp.birth(), error);
+            self.errors.note(bookmark, bp.allocation_birth(), error);
         }
     }
 

@@ -41,6 +41,7 @@ mod posix_acl;
 mod remove;
 mod rename;
 mod replay;
+mod rewrite;
 mod sa;
 mod setattr;
 mod tmpfile;
