@@ -495,12 +495,11 @@ fn peek(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<Arc<Objset>> {
     ));
     let settings = PipelineSettings {
         heal: false,
+        // Only the MOS says whether there are some. Small ones are found, too.
+        dynamic_gang_headers: true,
         ..PipelineSettings::default()
     };
-    let pipeline = Pipeline::new(tree, space, settings);
-    // Whether there may be large gang headers, the MOS says. Small ones are found, too.
-    pipeline.use_dynamic_gang_headers();
-    let store: Arc<dyn BlockStore> = Arc::new(pipeline);
+    let store: Arc<dyn BlockStore> = Arc::new(Pipeline::new(tree, space, settings));
     let accounting = Arc::new(dmu::FreeAtOnce(store.clone()));
     open_mos(store, uberblock, accounting)
 }
@@ -618,15 +617,13 @@ fn load(
     let settings = PipelineSettings {
         salt: look.salt,
         hole_birth: look.has_hole_birth,
+        dynamic_gang_headers: look.has_dynamic_gang_headers,
         heal: !readonly,
         ..options.settings.pipeline_settings()
     };
     let kept = Arc::new(Kept::default());
     let removal = Removal::new(tree.clone(), space.clone(), kept.clone());
     let pipeline = Arc::new(Pipeline::new(tree.clone(), removal.clone(), settings));
-    if look.has_dynamic_gang_headers {
-        pipeline.use_dynamic_gang_headers();
-    }
     let cache = Arc::new(arc::Cache::new(
         pipeline.clone() as Arc<dyn LogStore>,
         options.settings.arc_settings(),

@@ -135,22 +135,21 @@ impl Inner {
         Err(Error::new(ErrorKind::Io, text))
     }
 
-    /// Makes gang headers as large as their vdevs allow, from this txg on, when small ones were not enough.
+    /// Activates `dynamic_gang_header` when small headers were not enough. Larger ones are made as soon as that is on
+    /// disk: a record of the intent log may lead to one before its own txg is.
     #[doc(alias = "zio_update_feature")]
     fn sync_gang_headers(&self, tx: &Tx) -> Result<()> {
         let features = self.core.features();
-        if !self.pipeline.wants_dynamic_gang_headers()
-            || features.count(DYNAMIC_GANG_HEADER) != Some(0)
-        {
-            return Ok(());
+        match features.count(DYNAMIC_GANG_HEADER) {
+            Some(0) if self.pipeline.wants_dynamic_gang_headers() => {
+                features.adjust(DYNAMIC_GANG_HEADER, 1, tx)?;
+                // Labels name it: the MOS may have such headers.
+                let mut state = self.state.lock();
+                (state.config_dirty, state.labels_dirty) = (true, true);
+            }
+            Some(1..) => self.pipeline.use_dynamic_gang_headers(),
+            _ => {}
         }
-        features.adjust(DYNAMIC_GANG_HEADER, 1, tx)?;
-        {
-            // Labels name it: the MOS may have such headers from now on.
-            let mut state = self.state.lock();
-            (state.config_dirty, state.labels_dirty) = (true, true);
-        }
-        self.pipeline.use_dynamic_gang_headers();
         Ok(())
     }
 

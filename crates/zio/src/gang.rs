@@ -20,7 +20,7 @@
 //! 2. A gang DVA's asize is the header's plus that of all pieces in the same copy, while the
 //!    space map holds the header and each piece as segments of their own.
 //! 3. The header has at least as many copies as the pieces.
-//! 4. A header is larger than 512 bytes only if the feature was active when its txg began, or an earlier one. It
+//! 4. A header is larger than 512 bytes only if the feature is active in a txg that is on disk. It
 //!    becomes active when a header with three pieces was too small for a block, where a larger one has more, and
 //!    stays so: what may have such headers is not counted.
 //!
@@ -52,12 +52,20 @@ const FIRST_SHARE: u64 = 3;
 const DEPTH_MAX: usize = 12;
 
 /// How large new gang headers are (feature `dynamic_gang_header`).
-#[derive(Default)]
 pub(crate) struct HeaderSizes {
     /// The feature is active.
     are_dynamic: AtomicBool,
     /// A block was cut in more pieces than a small header has pointers, where a larger one has enough.
     were_small: AtomicBool,
+}
+
+impl HeaderSizes {
+    pub(crate) fn new(are_dynamic: bool) -> HeaderSizes {
+        HeaderSizes {
+            are_dynamic: are_dynamic.into(),
+            were_small: false.into(),
+        }
+    }
 }
 
 /// A gang header in memory, with what it leads to.

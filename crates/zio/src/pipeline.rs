@@ -63,13 +63,16 @@ const WAVE_REQUESTS: usize = 1024;
 /// Bytes that one core takes at a time; blocks with nothing left to compute do not count.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Settings that do not change while a pool is imported.
+/// What a pipeline begins with.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineSettings {
     /// The salt of the pool for keyed checksums; zeros when it has none.
     pub salt: [u8; 32],
     /// Whether holes record the txg in which they were punched (feature `hole_birth`).
     pub hole_birth: bool,
+    /// Whether gang headers may be larger than 512 bytes (feature `dynamic_gang_header` active); see
+    /// [`Pipeline::use_dynamic_gang_headers`].
+    pub dynamic_gang_headers: bool,
     /// Whether bad copies are repaired; off for read-only imports.
     pub heal: bool,
     /// Helper threads, each with one device write in flight.
@@ -83,6 +86,7 @@ impl Default for PipelineSettings {
         PipelineSettings {
             salt: [0; 32],
             hole_birth: true,
+            dynamic_gang_headers: false,
             heal: true,
             io_threads: 8,
             aggregation_limit_bytes: 1 << 20,
@@ -201,7 +205,7 @@ impl Pipeline {
             second: OnceLock::new(),
             dedup: OnceLock::new(),
             keys: Arc::default(),
-            headers: HeaderSizes::default(),
+            headers: HeaderSizes::new(settings.dynamic_gang_headers),
             suspend,
         }
     }

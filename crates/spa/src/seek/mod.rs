@@ -102,10 +102,10 @@ impl Seek {
         let space = Arc::new(Metaslabs::new(tree.clone(), options));
         let settings = PipelineSettings {
             heal: false,
+            dynamic_gang_headers: true,
             ..PipelineSettings::default()
         };
         let store = Arc::new(Pipeline::new(tree.clone(), space, settings));
-        store.use_dynamic_gang_headers();
         Ok(Seek { tree, store })
     }
 
