@@ -412,6 +412,16 @@ pub fn verify_with_zdb(devices: &[Arc<dyn Provider>], pool: &str) {
     oracle::Zdb::verify(folder.path(), pool).assert_clean();
 }
 
+/// Has the zdb of OpenZFS 2.4 that `ZDB_2_4` names, if it names one, check an exported pool.
+///
+/// # Panics
+/// When it finds anything wrong.
+pub fn verify_with_zdb_2_4(devices: &[Arc<dyn Provider>], pool: &str) {
+    if oracle::have_zdb_2_4() {
+        verify_with_zdb(devices, pool);
+    }
+}
+
 /// The byte range of each block of a file, on each device of its vdev (single device or mirror).
 ///
 /// # Panics

@@ -93,8 +93,8 @@ fn headers_grow_when_small_ones_are_not_enough() {
         let contents = [dice.bytes(FILE_BYTES), dice.bytes(FILE_BYTES)];
         write(&spa, "one", &contents[0]);
         assert!(gangs(&spa) > 10, "{layout:?}");
-        // The txg after the one that noticed.
-        spa.force_sync().unwrap();
+        // The txg after the one that noticed, and one that makes use of it.
+        (0..2).for_each(|_| spa.force_sync().map(|_| ()).unwrap());
         assert_eq!(is_active(&spa), large > 512, "{layout:?}");
         write(&spa, "two", &contents[1]);
         let check = |spa: &Spa| {
@@ -106,6 +106,7 @@ fn headers_grow_when_small_ones_are_not_enough() {
         check(&spa);
         spa.export().unwrap();
         drop(spa);
+        pool::verify_with_zdb_2_4(&devices, "tank");
         let spa = pool::open(&devices, false).unwrap();
         assert_eq!(is_active(&spa), large > 512, "{layout:?}");
         let dsl = spa.parts().dsl();
@@ -135,6 +136,9 @@ fn headers_grow_when_small_ones_are_not_enough() {
         assert!(spa.space().alloc < before - 2 * FILE_BYTES as u64);
         pool::assert_clean(&spa);
         assert_eq!(is_active(&spa), large > 512, "it stays active");
+        spa.export().unwrap();
+        drop(spa);
+        pool::verify_with_zdb_2_4(&devices, "tank");
     }
 }
 

@@ -240,7 +240,14 @@ fn clones_beside_a_model_in(release: Release) {
     assert_eq!(count(BLOCK_CLONING_ENDIAN), tables);
     assert_eq!(count(PHYSICAL_REWRITE) > 1, is_2_4);
     if is_2_4 {
+        spa.export().unwrap();
+        drop(spa);
+        pool::verify_with_zdb_2_4(&disks, "tank");
+        let spa = pool::open(&disks, false).unwrap();
         destroy_all(&spa);
+        spa.export().unwrap();
+        drop(spa);
+        pool::verify_with_zdb_2_4(&disks, "tank");
         return;
     }
     spa.export().unwrap();

@@ -1,5 +1,5 @@
-//! A pool of OpenZFS 2.4 in which `block_cloning_endian`, `physical_rewrite` and `dynamic_gang_header` are active: it is
-//! read, and what uses them is kept up.
+//! A pool of OpenZFS 2.4 in which `block_cloning_endian`, `physical_rewrite` and `dynamic_gang_header` are active: it
+//! is read, and what uses them is kept up.
 
 use std::sync::Arc;
 
@@ -115,6 +115,7 @@ fn a_pool_of_2_4_is_kept_up() {
     pool::assert_clean(&spa);
     spa.export().unwrap();
     drop(spa);
+    pool::verify_with_zdb_2_4(&devices, "tank");
 
     let spa = open(&devices);
     assert_contents(&spa);
@@ -134,6 +135,10 @@ fn a_pool_of_2_4_is_kept_up() {
     assert!(!clone[1].is_rewrite() && clone[1].birth() > two[1].allocation_birth());
     assert_eq!(clone[1].physical_birth(), two[1].physical_birth());
     pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb_2_4(&devices, "tank");
+    let spa = open(&devices);
     // The snapshot is from before the blocks were rewritten; the data set's count goes with it.
     let dsl = spa.parts().dsl();
     dsl.destroy_snapshots(&["tank/fs@before"], false).unwrap();
@@ -143,6 +148,9 @@ fn a_pool_of_2_4_is_kept_up() {
     assert_eq!(cloning(&spa), [0, 0]);
     assert_eq!(count(&spa, DYNAMIC_GANG_HEADER), 8, "that stays");
     pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb_2_4(&devices, "tank");
 }
 
 #[test]
