@@ -31,8 +31,8 @@ pub(crate) const REWRITE: Command<Entry> = Command::parsed(
     rewrite,
 );
 
-/// Whether the arguments name a file in a pool. Otherwise `zfs rewrite`, which is of OpenZFS 2.4, is as unknown as to the
-/// `zfs` of 2.3 that the others are like.
+/// Whether the arguments name a file in a pool. Otherwise `zfs rewrite`, which is of OpenZFS 2.4, is as unknown as to
+/// the `zfs` of 2.3 that the others are like.
 pub(crate) fn rewrites_in_pool(args: &[String]) -> bool {
     let is_in_pool = |arg: &String| matches!(Location::parse(arg), Location::Pool(..));
     args.iter().any(is_in_pool)
