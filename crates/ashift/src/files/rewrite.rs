@@ -5,7 +5,7 @@
 
 use admin::getopt::Parsed;
 use admin::number::parse_number;
-use base::{Error, Result};
+use base::Result;
 use service::Access;
 use zpl::FileType;
 use zpl::mount::Mount;

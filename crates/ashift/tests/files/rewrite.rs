@@ -9,7 +9,9 @@ const BYTES: usize = 1 << 20;
 #[test]
 fn files_are_written_as_the_properties_say_now() {
     let bench = Bench::new();
-    let large = [vec![7; BYTES], Dice::new(7).bytes(BYTES)].concat();
+    let mut dice = Dice::new(7);
+    let noise = (0..BYTES).map(|_| dice.below(256) as u8).collect();
+    let large = [vec![7; BYTES], noise].concat();
     std::fs::write(bench.path("large"), &large).unwrap();
     bench.ok(&["zfs", "set", "compression=off", "tank"]);
     bench.ok(&["mkdir", "tank:/d", "tank:/d/e"]);
