@@ -207,7 +207,7 @@ fn pools_of_2_3_keep_small_headers() {
     let root = init(NewFilesystem::default(), true);
     let spa = pool::create("tank", Layout::Stripe, 12, &devices, root).unwrap();
     pool::create_fs(&spa, "tank/fs", &[("compression", 2)]).unwrap();
-    assert!(feature::kept().all(|f| f.is_in_2_3()));
+    assert!(feature::kept().all(feature::Feature::is_in_2_3));
     crumble(&spa, 4096, &mut dice);
     let content = dice.bytes(FILE_BYTES);
     write(&spa, "one", &content);
