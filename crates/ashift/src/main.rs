@@ -75,6 +75,7 @@ const ASHIFT: Table<Entry> = Table {
         files::MKDIR.held(),
         files::RMDIR.held(),
         files::RM.held(),
+        files::REWRITE.held(),
         files::MV.held(),
         files::LN.held(),
         files::TOUCH.held(),

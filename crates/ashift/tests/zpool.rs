@@ -390,6 +390,32 @@ fn feature_sets() {
     assert!(code == 1 && err.contains("not supported yet"), "{err}");
 }
 
+/// What OpenZFS 2.4 has added is enabled only by name.
+#[test]
+fn features_of_2_4_are_enabled_by_name() {
+    const NEW: [&str; 3] = [
+        "block_cloning_endian",
+        "dynamic_gang_header",
+        "physical_rewrite",
+    ];
+    let bench = Bench::new(&["a", "b", "c"]);
+    let state = |pool: &str, name: &str| {
+        let text = bench.ok(&format!("zpool get -Ho value feature@{name} {pool}"));
+        text.trim().to_owned()
+    };
+    bench.ok("zpool create one {a}");
+    bench.ok("zpool upgrade one");
+    for name in NEW {
+        assert_eq!(state("one", name), "-");
+        bench.ok(&format!("zpool set feature@{name}=enabled one"));
+        assert_eq!(state("one", name), "enabled");
+    }
+    bench.ok("zpool create -o compatibility=openzfs-2.4-linux two {b}");
+    bench.ok("zpool create -o feature@physical_rewrite=enabled three {c}");
+    assert!(NEW.iter().all(|name| state("two", name) == "enabled"));
+    assert_eq!(NEW.map(|name| state("three", name)), ["-", "-", "enabled"]);
+}
+
 #[test]
 fn creation_import_and_set_store_the_same_properties() {
     let bench = Bench::new(&["a"]);

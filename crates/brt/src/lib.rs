@@ -8,7 +8,8 @@
 //! # On disk
 //! An object of the MOS for each vdev with such blocks, `com.fudosecurity:brt:vdev:N` in the pool directory. Its
 //! bonus is a `brt_vdev_phys_t`, its contents an array of 16-bit counts: the entries in each 16 MiB of the vdev.
-//! The entries are in a ZAP: the offset of the first copy => the count, as 8 bytes.
+//! The entries are in a ZAP: the offset of the first copy => the count, as 8 bytes, or as a number if
+//! `block_cloning_endian` is active, which it is from the first table on or not at all. Its count is that of tables.
 //!
 //! # Invariants
 //! 1. An entry has a count above 0; the counts of ranges and the total are those of the entries.

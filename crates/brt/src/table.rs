@@ -104,7 +104,8 @@ impl Brts {
     }
 
     /// Adds `count` references to one block, each of which counts for `dsize` bytes, on a vdev of which
-    /// `vdev_bytes` can be allocated.
+    /// `vdev_bytes` can be allocated. With `as_numbers` (feature `block_cloning_endian` active) a new entry is a
+    /// number, otherwise 8 bytes.
     /// Returns whether the vdev had no table before.
     ///
     /// # Errors
@@ -117,6 +118,7 @@ impl Brts {
         count: u64,
         dsize: u64,
         vdev_bytes: u64,
+        as_numbers: bool,
     ) -> Result<bool> {
         let [dva, ..] = bp.dva;
         let is_new = !self.vdevs.contains_key(&dva.vdev());
@@ -125,7 +127,19 @@ impl Brts {
             self.vdevs.insert(dva.vdev(), brt);
         }
         let brt = self.vdevs.get_mut(&dva.vdev()).expect("made just now");
-        brt.give(&self.mos, tx, dva.offset(), (count, dsize), vdev_bytes)?;
+        let form = match (as_numbers, is_little_endian(&brt.phys)) {
+            (true, _) => Form::Number,
+            (false, true) => Form::LittleEndian,
+            (false, false) => Form::BigEndian,
+        };
+        brt.give(
+            &self.mos,
+            tx,
+            dva.offset(),
+            (count, dsize),
+            vdev_bytes,
+            form,
+        )?;
         Ok(is_new)
     }
 
@@ -254,6 +268,7 @@ impl Brt {
         offset: u64,
         (count, dsize): (u64, u64),
         vdev_bytes: u64,
+        form: Form,
     ) -> Result<()> {
         let (key, is_little) = ([offset], is_little_endian(&self.phys));
         let entries = ObjectId(self.phys.mos_entries.get());
@@ -261,13 +276,8 @@ impl Brt {
             true => lookup(mos, entries, &key, is_little)?.unwrap_or(0),
             false => 0,
         };
-        update(
-            mos,
-            tx,
-            (entries, is_little),
-            &key,
-            before.saturating_add(count),
-        )?;
+        let after = before.saturating_add(count);
+        update(mos, tx, (entries, form), &key, after)?;
         let more = |field: u64, n: u64| field.saturating_add(n);
         let saved = more(self.phys.savedspace.get(), dsize.saturating_mul(count));
         self.phys.savedspace.set(saved);
@@ -326,8 +336,11 @@ impl Brt {
         self.phys.savedspace.set(saved);
         self.is_changed = true;
         if left > 0 {
-            let is_little = is_little_endian(&self.phys);
-            return update(mos, tx, (entries, is_little), key, left);
+            let form = match is_little_endian(&self.phys) {
+                true => Form::LittleEndian,
+                false => Form::BigEndian,
+            };
+            return update(mos, tx, (entries, form), key, left);
         }
         zap::remove(mos, tx, entries, Key::Words(key))?;
         self.phys
@@ -373,18 +386,37 @@ fn lookup(
     }
 }
 
-/// Writes a count in the form in which it is stored.
+/// How a count is stored.
+#[derive(Clone, Copy)]
+enum Form {
+    /// One integer, which a ZAP keeps in its own byte order (feature `block_cloning_endian`).
+    Number,
+    /// 8 bytes in the order of the host that made the table.
+    LittleEndian,
+    BigEndian,
+}
+
+/// Writes a count in the form in which it is stored; `form` is that of a new entry.
 fn update(
     mos: &Arc<Objset>,
     tx: &Tx,
-    (entries, is_little): (ObjectId, bool),
+    (entries, form): (ObjectId, Form),
     key: &[u64; 1],
     count: u64,
 ) -> Result<()> {
     let zap = zap::Zap::open(mos, entries)?;
-    match zap.length(Key::Words(key))? {
-        Some((8, 1)) => zap.update_u64(tx, Key::Words(key), count),
-        _ if is_little => zap.update(tx, Key::Words(key), &count.to_le_bytes()),
-        _ => zap.update(tx, Key::Words(key), &count.to_be_bytes()),
+    let form = match zap.length(Key::Words(key))? {
+        Some((8, 1)) => Form::Number,
+        Some((1, 8)) if matches!(form, Form::Number) => {
+            return Err(Error::corrupt(
+                "the count of a cloned block is not a number",
+            ));
+        }
+        _ => form,
+    };
+    match form {
+        Form::Number => zap.update_u64(tx, Key::Words(key), count),
+        Form::LittleEndian => zap.update(tx, Key::Words(key), &count.to_le_bytes()),
+        Form::BigEndian => zap.update(tx, Key::Words(key), &count.to_be_bytes()),
     }
 }

@@ -150,7 +150,7 @@ fn damaged(bookmark: &Bookmark, bad: u32, repaired: u32, tally: &mut Tally) {
 pub(crate) fn unreadable(bp: &BlkPtrPhys, bookmark: &Bookmark, error: &Error) -> Finding {
     Finding::Unreadable {
         bookmark: *bookmark,
-        birth: bp.birth(),
+        birth: bp.allocation_birth(),
         is_metadata: bp.is_metadata(),
         kind: error.kind(),
         what: error.to_string(),

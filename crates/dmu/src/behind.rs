@@ -114,13 +114,18 @@ impl Behind {
     pub(crate) fn abandon(&mut self, block: Block) -> Charge {
         self.is_closed = true;
         match block {
-            Block::Data(_) | Block::Cloned(_) => Charge::default(),
+            Block::Data(_) | Block::Rewritten(_) | Block::Cloned(_) => Charge::default(),
             Block::Begun(_, bp) | Block::Written(bp) => {
                 let waste = Charge::waiting(charge_of(bp.asize() as usize));
                 self.abandoned.push(*bp);
                 waste
             }
         }
+    }
+
+    /// The layer is not written behind any more.
+    pub(crate) fn close(&mut self) {
+        self.is_closed = true;
     }
 
     /// Blocks that were begun and are not referenced.

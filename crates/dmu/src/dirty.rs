@@ -120,7 +120,7 @@ impl Dirty {
         for (&blkid, block) in &self.blocks {
             assert!(blkid <= maxblkid, "block {blkid} of {maxblkid} is dirty");
             let len = match block {
-                Block::Data(data) => data.len() as u64,
+                Block::Data(data) | Block::Rewritten(data) => data.len() as u64,
                 Block::Begun(data, _) => data.len() as u64,
                 Block::Written(bp) | Block::Cloned(bp) => bp.lsize(),
             };
@@ -148,7 +148,12 @@ impl Dirty {
             charge += own.charge() - block.charge();
             charge += self.behind.abandon(std::mem::replace(block, own));
         }
+        if let Block::Rewritten(data) = block {
+            *block = Block::Data(data.clone());
+            self.behind.close();
+        }
         match block {
+            Block::Rewritten(_) => unreachable!("it has just become data"),
             Block::Data(data) => Some((data, charge)),
             Block::Begun(..) | Block::Written(_) | Block::Cloned(_) => None,
         }
@@ -193,6 +198,8 @@ impl Dirty {
 pub(crate) enum Block {
     /// To be written when the txg is synced.
     Data(Prepared),
+    /// The same, though its content did not change: it keeps its birth.
+    Rewritten(Prepared),
     /// Being written, to there.
     Begun(Buf, Box<BlkPtrPhys>),
     /// Written there.
@@ -204,7 +211,7 @@ pub(crate) enum Block {
 impl Block {
     pub(crate) fn charge(&self) -> Charge {
         match self {
-            Block::Data(data) => Charge::waiting(charge_of(data.len())),
+            Block::Data(data) | Block::Rewritten(data) => Charge::waiting(charge_of(data.len())),
             Block::Begun(data, _) => Charge {
                 waiting: 0,
                 begun: charge_of(data.len()) as i64,

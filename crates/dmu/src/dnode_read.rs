@@ -92,7 +92,9 @@ impl State {
     pub(crate) fn locate(&self, view: View, blkid: u64) -> Found {
         for layer in self.layers(view) {
             match layer.blocks.get(&blkid) {
-                Some(Block::Data(buf)) => return Found::Memory(buf.clone().into()),
+                Some(Block::Data(buf) | Block::Rewritten(buf)) => {
+                    return Found::Memory(buf.clone().into());
+                }
                 Some(Block::Begun(buf, _)) => return Found::Memory(buf.clone()),
                 Some(Block::Written(bp) | Block::Cloned(bp)) => return Found::Stored(**bp),
                 None => {}

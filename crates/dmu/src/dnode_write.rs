@@ -117,6 +117,28 @@ impl Dnode {
         })?
     }
 
+    /// Makes a block dirty as it is, so that it is written once more, by what the properties say now. With
+    /// `keeps_birth` its contents stay as old as they are. A hole, and what is dirty in the txg, is left alone; returns
+    /// whether the block is now dirty because of this.
+    ///
+    /// # Errors
+    /// As [`write`](Dnode::write).
+    #[doc(alias = "dmu_buf_will_rewrite")]
+    pub fn rewrite_block(&self, tx: &Tx, blkid: BlkId, keeps_birth: bool) -> Result<bool> {
+        self.change_block(tx, blkid.0, |_, change, base| {
+            let is_dirty = change.layer.blocks.contains_key(&blkid.0);
+            let Some(base) = base.filter(|_| !is_dirty) else {
+                return Ok(false);
+            };
+            let block = match keeps_birth {
+                true => Block::Rewritten(base.into()),
+                false => Block::Data(base.into()),
+            };
+            self.put(change, blkid.0, block)?;
+            Ok(true)
+        })?
+    }
+
     pub(crate) fn put(&self, change: Change<'_>, blkid: u64, block: Block) -> Result<()> {
         let Change { layer, charge } = change;
         check_reach(&layer.fields, blkid)?;

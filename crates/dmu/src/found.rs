@@ -152,7 +152,7 @@ impl FoundObjset {
     /// When it was written: in the txg of the newest block below it.
     #[must_use]
     pub fn birth(&self) -> Txg {
-        let births = self.pointers().into_iter().map(|bp| bp.birth());
+        let births = self.pointers().into_iter().map(|bp| bp.allocation_birth());
         births.max().unwrap_or(Txg(0))
     }
 }

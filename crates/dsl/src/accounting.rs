@@ -168,7 +168,9 @@ fn features_of(bp: &BlkPtrPhys) -> impl Iterator<Item = &'static str> {
     };
     let zstd = bp.compress() == CompressType::Zstd as u8;
     let compress = zstd.then_some(feature::ZSTD_COMPRESS);
-    large.into_iter().chain(checksum).chain(compress)
+    let rewrite = bp.is_rewrite().then_some(feature::PHYSICAL_REWRITE);
+    let features = large.into_iter().chain(checksum).chain(compress);
+    features.chain(rewrite)
 }
 
 impl DslDataset {

@@ -16,7 +16,7 @@ pub mod vm;
 pub mod zdb;
 
 pub use tools::{find_tool, have_tool};
-pub use zdb::{Zdb, have_zdb};
+pub use zdb::{Zdb, have_zdb, have_zdb_2_4};
 
 /// Reports that a test is skipped, and what to install. Panics when `CI` is set.
 pub fn skip(what: &str) {

@@ -1,4 +1,4 @@
-//! Debian's `zdb` on a folder of image files.
+//! Debian's `zdb`, or a newer one, on a folder of image files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,19 @@ pub struct Zdb {
     pub stderr: String,
 }
 
+/// The variable that names a `zdb` of OpenZFS 2.4, which knows features that Debian's does not.
+const NEWER: &str = "ZDB_2_4";
+
+/// Whether there is a `zdb` of OpenZFS 2.4: it is asked instead of Debian's, and storms make pools of 2.4.
+#[must_use]
+pub fn have_zdb_2_4() -> bool {
+    std::env::var_os(NEWER).is_some()
+}
+
 fn find() -> Option<PathBuf> {
+    if let Some(newer) = std::env::var_os(NEWER) {
+        return Some(newer.into());
+    }
     ["/usr/sbin/zdb", "/sbin/zdb"]
         .iter()
         .map(PathBuf::from)

@@ -305,9 +305,9 @@ impl BlkPtrPhys {
         BYTE_ORDER.get(self.prop.get()) != 0
     }
 
-    /// `BP_GET_REWRITE`: whether the block was reallocated at its physical birth.
+    /// `BP_GET_REWRITE`: whether the block was written again, at its physical birth, without a change of its contents.
     #[must_use]
-    pub(crate) fn is_rewrite(&self) -> bool {
+    pub fn is_rewrite(&self) -> bool {
         !self.is_embedded() && REWRITE.get(self.prop2.get()) != 0
     }
 
@@ -377,7 +377,8 @@ impl BlkPtrPhys {
         }
     }
 
-    /// `BP_GET_LOGICAL_BIRTH`: when the block became part of its dataset.
+    /// `BP_GET_LOGICAL_BIRTH`: when the block became part of its dataset, or of what it holds a copy of
+    /// ([`is_rewrite`](Self::is_rewrite)).
     #[must_use]
     pub fn birth(&self) -> Txg {
         let [_, logical] = self.birth_word;
@@ -637,6 +638,18 @@ impl BlkPtrPhys {
         self.birth_word = [U64::new(stored), U64::new(logical.0)];
     }
 
+    /// Marks the block as one whose contents are as old as `logical`, while its space is as old as it was until now.
+    #[doc(alias = "BP_SET_REWRITE")]
+    pub fn set_rewrite(&mut self, logical: Txg) {
+        let physical = self.physical_birth();
+        assert!(
+            logical <= physical,
+            "contents of {logical} in a block of {physical}"
+        );
+        self.set_birth(logical, physical);
+        self.prop2.set(REWRITE.set(self.prop2.get(), 1));
+    }
+
     /// The pointer of a clone that is made in `txg`: born then, though its bytes are older.
     #[must_use]
     #[doc(alias = "BP_SET_LOGICAL_BIRTH")]
@@ -647,6 +660,7 @@ impl BlkPtrPhys {
             logical.set(txg.0);
         } else {
             clone.set_birth(txg, self.physical_birth());
+            clone.prop2.set(REWRITE.set(self.prop2.get(), 0));
         }
         clone
     }

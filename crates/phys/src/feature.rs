@@ -82,6 +82,12 @@ pub const SPACEMAP_V2: &str = "com.delphix:spacemap_v2";
 pub const LOG_SPACEMAP: &str = "com.delphix:log_spacemap";
 /// Cloned blocks.
 pub const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
+/// Counts of cloned blocks that are numbers, which a host of another byte order can read.
+pub const BLOCK_CLONING_ENDIAN: &str = "com.truenas:block_cloning_endian";
+/// Gang headers as large as the smallest allocation of their vdev.
+pub const DYNAMIC_GANG_HEADER: &str = "com.klarasystems:dynamic_gang_header";
+/// Blocks that were written again and kept the birth of their contents.
+pub const PHYSICAL_REWRITE: &str = "com.truenas:physical_rewrite";
 /// Its count is that of dedup tables with flat entries and logs.
 pub const FAST_DEDUP: &str = "com.klarasystems:fast_dedup";
 /// RAID-Z that was expanded: blocks that are narrower than their vdev.
@@ -102,7 +108,7 @@ pub const ALLOCATION_CLASSES: &str = "org.zfsonlinux:allocation_classes";
 /// How far this program supports a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
-    /// Reads, writes and maintains it: new pools have it enabled.
+    /// Reads, writes and maintains it: new pools have it enabled if release 2.3 knows it.
     Kept,
     /// Reads pools in which it is active; they are opened read-only.
     Read,
@@ -261,12 +267,12 @@ pub const FEATURES: &[Feature] = &[
         "Support for microzaps larger than 128KB."),
     feature("com.seagate:draid_failure_domains", "draid_failure_domains", MOS, &["draid"],
         Support::None, "Support for failure domains in dRAID"),
-    feature("com.truenas:block_cloning_endian", "block_cloning_endian", RO, &[], Support::None,
+    feature(BLOCK_CLONING_ENDIAN, "block_cloning_endian", RO, &[], Support::Kept,
         "Fixes BRT ZAP endianness on new pools."),
-    feature("com.klarasystems:dynamic_gang_header", "dynamic_gang_header", MOS, &[],
-        Support::None, "Support for dynamically sized gang headers"),
-    feature("com.truenas:physical_rewrite", "physical_rewrite", RO | DS, EXTENSIBLE,
-        Support::None, "Support for preserving logical birth time during rewrite."),
+    feature(DYNAMIC_GANG_HEADER, "dynamic_gang_header", MOS, &[],
+        Support::Kept, "Support for dynamically sized gang headers"),
+    feature(PHYSICAL_REWRITE, "physical_rewrite", RO | DS, EXTENSIBLE,
+        Support::Kept, "Support for preserving logical birth time during rewrite."),
 ];
 
 /// The first release of OpenZFS that knows a feature.
@@ -343,9 +349,15 @@ pub fn per_dataset() -> impl Iterator<Item = &'static str> {
     counted.map(|f| f.guid)
 }
 
-/// The features that a new pool gets by default.
+/// The features that a new pool gets by default: those that are kept up here and that release 2.3 knows.
 pub fn kept() -> impl Iterator<Item = &'static Feature> {
-    FEATURES.iter().filter(|f| f.support == Support::Kept)
+    kept_of(Release::V2_3)
+}
+
+/// The features of that release and earlier ones that are kept up here.
+pub fn kept_of(release: Release) -> impl Iterator<Item = &'static Feature> {
+    let is_known = move |f: &&Feature| f.support == Support::Kept && f.release() <= release;
+    FEATURES.iter().filter(is_known)
 }
 
 #[cfg(test)]

@@ -148,7 +148,7 @@ impl<'a> Issue<'a> {
     /// Records that a block leading to others could not be read.
     pub(crate) fn lost(&mut self, bp: &BlkPtrPhys, at: &Bookmark, error: Error) {
         if error.kind() != ErrorKind::Suspended {
-            self.tally.note(at, bp.birth(), &Err(error));
+            self.tally.note(at, bp.allocation_birth(), &Err(error));
         }
     }
 
@@ -203,7 +203,7 @@ fn read(pipeline: &Pipeline, runs: &Runs) -> Tally {
             // A lost block fails with each of its copies; it is counted once.
             if report.is_ok() || copy.is_first() {
                 let BlockCopy { bp, bookmark, .. } = copy;
-                tally.note(bookmark, bp.birth(), report);
+                tally.note(bookmark, bp.allocation_birth(), report);
                 if report.is_err() && *bookmark == SHARED {
                     tally.lost_shared.push(bp.cksum_words());
                 }

@@ -16,7 +16,7 @@ use base::{Error, ErrorKind, Guid, Result, Txg, VdevId};
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use nvpair::NvList;
-use phys::feature::{FEATURES, Support};
+use phys::feature;
 use phys::pool_names::{L2CACHE, SPARES};
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, POOL_SCAN_RESILVER};
 use scan::Kind;
@@ -333,9 +333,8 @@ fn status_of(pools: &Pools, pool: &Spa, mounted: &Mounted<'_>) -> Result<PoolSta
     let features = pool.obstacles().iter();
     let features = features.filter(|obstacle| matches!(obstacle, Obstacle::Feature { .. }));
     let unsupported = features.map(Obstacle::name).collect();
-    let has_disabled_features = FEATURES
-        .iter()
-        .any(|f| f.support == Support::Kept && pool.feature(f.guid) == FeatureState::Disabled);
+    let has_disabled_features =
+        feature::kept().any(|f| pool.feature(f.guid) == FeatureState::Disabled);
     Ok(PoolStatus {
         name: pool.name(),
         guid: pool.guid().0,

@@ -165,6 +165,9 @@ impl Core {
         }
         for _ in 0..released.clone_tables_gone {
             self.feature_decr(phys::feature::BLOCK_CLONING, tx)?;
+            if self.features().count(phys::feature::BLOCK_CLONING_ENDIAN) > Some(0) {
+                self.feature_decr(phys::feature::BLOCK_CLONING_ENDIAN, tx)?;
+            }
         }
         let (made, removed) = released.fast_tables;
         for _ in 0..made {
@@ -190,11 +193,26 @@ impl Core {
             })
         };
         let dsize = |dva: &DvaPhys| self.dsize_of(dva);
-        let made = self.sharing.add_clones(tx, &dsize, &bytes)?;
+        let as_numbers = self.counts_clones_by_numbers();
+        let made = self.sharing.add_clones(tx, &dsize, &bytes, as_numbers)?;
         for _ in 0..made {
             self.feature_incr(phys::feature::BLOCK_CLONING, tx)?;
+            if as_numbers {
+                self.feature_incr(phys::feature::BLOCK_CLONING_ENDIAN, tx)?;
+            }
         }
         Ok(())
+    }
+
+    /// Whether counts of cloned blocks are numbers: so since the first table, or the next one is the first.
+    #[doc(alias = "brt_has_endian_fixed")]
+    fn counts_clones_by_numbers(&self) -> bool {
+        let count = |guid| self.features().count(guid);
+        match count(phys::feature::BLOCK_CLONING_ENDIAN) {
+            None => false,
+            Some(0) => count(phys::feature::BLOCK_CLONING) == Some(0),
+            Some(_) => true,
+        }
     }
 
     /// Frees a block that is not in any table: now, or through the deferred list in late passes.

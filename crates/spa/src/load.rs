@@ -245,6 +245,7 @@ struct FirstLook {
     salt: [u8; 32],
     has_hole_birth: bool,
     spacemap_v2: bool,
+    has_dynamic_gang_headers: bool,
     obstacles: Vec<Obstacle>,
     /// What each top-level vdev is reserved for, which the config does not say.
     classes: Vec<AllocClass>,
@@ -494,6 +495,8 @@ fn peek(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<Arc<Objset>> {
     ));
     let settings = PipelineSettings {
         heal: false,
+        // Only the MOS says whether there are some. Small ones are found, too.
+        dynamic_gang_headers: true,
         ..PipelineSettings::default()
     };
     let store: Arc<dyn BlockStore> = Arc::new(Pipeline::new(tree, space, settings));
@@ -546,6 +549,7 @@ fn look(found: &FoundPool, tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Re
         salt,
         has_hole_birth: is_active(feature::HOLE_BIRTH),
         spacemap_v2: is_active(feature::SPACEMAP_V2),
+        has_dynamic_gang_headers: is_active(feature::DYNAMIC_GANG_HEADER),
         obstacles,
         classes,
         checkpoint: checkpoint::find(&mos)?,
@@ -613,6 +617,7 @@ fn load(
     let settings = PipelineSettings {
         salt: look.salt,
         hole_birth: look.has_hole_birth,
+        dynamic_gang_headers: look.has_dynamic_gang_headers,
         heal: !readonly,
         ..options.settings.pipeline_settings()
     };

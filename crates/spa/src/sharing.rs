@@ -163,12 +163,13 @@ impl Sharing {
     }
 
     /// Adds these references to the tables of cloned blocks; returns how many tables it made. `vdev_bytes`: what
-    /// can be allocated of a vdev.
+    /// can be allocated of a vdev; `as_numbers`: how new entries are stored.
     pub(crate) fn add_clones(
         &self,
         tx: &Tx,
         dsize: &dyn Fn(&DvaPhys) -> u64,
         vdev_bytes: &dyn Fn(VdevId) -> u64,
+        as_numbers: bool,
     ) -> Result<u64> {
         let shared = std::mem::take(&mut *self.shared.lock());
         if shared.is_empty() {
@@ -180,7 +181,9 @@ impl Sharing {
         for same in by_place(shared).chunk_by(is_same_place) {
             let bytes = same[0].dvas().map(|dva| dsize(&dva)).sum();
             let vdev_bytes = vdev_bytes(same[0].dva[0].vdev());
-            made += u64::from(tables.add(tx, &same[0], same.len() as u64, bytes, vdev_bytes)?);
+            let count = same.len() as u64;
+            let is_new = tables.add(tx, &same[0], count, bytes, vdev_bytes, as_numbers)?;
+            made += u64::from(is_new);
         }
         tables.sync(tx)?;
         drop(guard);

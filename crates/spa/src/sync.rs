@@ -27,6 +27,7 @@
 use base::{Error, ErrorKind, Result, Txg};
 use dmu::{Tx, TxgSync};
 use dsl::PoolEnv;
+use phys::feature::DYNAMIC_GANG_HEADER;
 use phys::uberblock::{SPA_VERSION_FEATURES, UBERBLOCK_MAGIC, UberblockPhys};
 use zio::AllocClass;
 
@@ -79,6 +80,7 @@ impl Inner {
     fn converge(&self, tx: &Tx) -> Result<()> {
         self.dsl().run_early_tasks(tx)?;
         self.core.sync_clones(tx)?;
+        self.sync_gang_headers(tx)?;
         for pass in 1..=PASSES_MAX {
             self.core.set_pass(pass);
             self.sync_config(tx)?;
@@ -131,6 +133,24 @@ impl Inner {
         }
         let text = format!("txg {}: the MOS does not converge", tx.txg());
         Err(Error::new(ErrorKind::Io, text))
+    }
+
+    /// Activates `dynamic_gang_header` when small headers were not enough. Larger ones are made as soon as that is on
+    /// disk: a record of the intent log may lead to one before its own txg is.
+    #[doc(alias = "zio_update_feature")]
+    fn sync_gang_headers(&self, tx: &Tx) -> Result<()> {
+        let features = self.core.features();
+        match features.count(DYNAMIC_GANG_HEADER) {
+            Some(0) if self.pipeline.wants_dynamic_gang_headers() => {
+                features.adjust(DYNAMIC_GANG_HEADER, 1, tx)?;
+                // Labels name it: the MOS may have such headers.
+                let mut state = self.state.lock();
+                (state.config_dirty, state.labels_dirty) = (true, true);
+            }
+            Some(1..) => self.pipeline.use_dynamic_gang_headers(),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Frees some of what destroyed datasets occupy. As long as that makes progress, the next txg follows by itself:

@@ -1,6 +1,7 @@
 //! Random operations on whole pools, checked against simple models; shared by the tests of the engine.
 
 pub mod careless;
+pub mod crumbs;
 pub mod cuts;
 pub mod files;
 pub mod filesystems;

@@ -58,6 +58,30 @@ pub fn create(
     create_with(name, layout, ashift, devices, init_root, settings())
 }
 
+/// Like [`create`], with the features of a release of OpenZFS.
+///
+/// # Errors
+/// Those of [`Spa::create`].
+pub fn create_for(
+    release: feature::Release,
+    name: &str,
+    layout: Layout,
+    ashift: u32,
+    devices: &[Arc<dyn Provider>],
+    init_root: dsl::ObjsetInit,
+) -> Result<Spa> {
+    let features = feature::kept_of(release).collect();
+    create_of(
+        name,
+        layout,
+        ashift,
+        devices,
+        init_root,
+        settings(),
+        features,
+    )
+}
+
 /// How these pools are run: a full uncompressed record is written before its txg syncs, even if it is the only
 /// one. This makes frequent here what is rare elsewhere.
 #[must_use]
@@ -386,6 +410,16 @@ pub fn verify_with_zdb(devices: &[Arc<dyn Provider>], pool: &str) {
         std::fs::write(folder.path().join(format!("disk{n}")), image).unwrap();
     }
     oracle::Zdb::verify(folder.path(), pool).assert_clean();
+}
+
+/// Has the zdb of OpenZFS 2.4 that `ZDB_2_4` names, if it names one, check an exported pool.
+///
+/// # Panics
+/// When it finds anything wrong.
+pub fn verify_with_zdb_2_4(devices: &[Arc<dyn Provider>], pool: &str) {
+    if oracle::have_zdb_2_4() {
+        verify_with_zdb(devices, pool);
+    }
 }
 
 /// The byte range of each block of a file, on each device of its vdev (single device or mirror).

@@ -8,55 +8,16 @@ use geom::Provider;
 use phys::PropValue;
 use ram::Memory;
 use spa::Spa;
+use torture::crumbs::crumble;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
 use zpl::mount::mount;
 
 const KEY: &[u8; 32] = b"0123456789abcdef0123456789ABCDEF";
 const SECRET_BYTES: usize = 10 << 20;
-const CRUMB_BYTES: u64 = 4096;
-const CRUMBS_AT_ONCE: u64 = 512;
-/// What the pool has left when it counts as full.
-const LEFT_BYTES: u64 = 6 << 20;
 
 fn key() -> WrappingKey {
     WrappingKey::new(KeyFormat::Raw, KEY, 0, 0).unwrap()
-}
-
-/// Fills the pool with blocks of 4 KiB, below the checks that leave a part of it free, and frees all but every fifth.
-fn crumble(spa: &Spa, dice: &mut Dice) {
-    pool::create_fs(
-        spa,
-        "tank/crumbs",
-        &[("recordsize", 4096), ("compression", 2)],
-    )
-    .unwrap();
-    pool::write_file(spa, "tank/crumbs", "crumbs", &[1; 2 * CRUMB_BYTES as usize]);
-    let dsl = spa.parts().dsl();
-    let fs = mount(dsl, "tank/crumbs", true).unwrap();
-    let id = fs.resolve("crumbs").unwrap();
-    let objset = dsl.dataset("tank/crumbs").unwrap().objset().unwrap();
-    let crumbs = objset.hold(id).unwrap();
-    let tx = || spa.parts().groups().hold_open(CRUMB_BYTES).unwrap();
-    let mut count = 0;
-    while spa.space().space - spa.space().alloc > LEFT_BYTES {
-        for _ in 0..CRUMBS_AT_ONCE {
-            let noise = dice.bytes(CRUMB_BYTES as usize);
-            crumbs.write(&tx(), count * CRUMB_BYTES, &noise).unwrap();
-            count += 1;
-        }
-        spa.sync().unwrap();
-    }
-    for n in (0..count).filter(|n| n % 5 > 0) {
-        crumbs
-            .free_range(&tx(), n * CRUMB_BYTES, CRUMB_BYTES)
-            .unwrap();
-    }
-    // What a txg frees is free two txgs later.
-    for _ in 0..4 {
-        crumbs.write(&tx(), 0, &[1]).unwrap();
-        spa.sync().unwrap();
-    }
 }
 
 /// A pool in pieces, with a file `secret` of this content in an encrypted file system, in gang blocks.
@@ -86,7 +47,7 @@ fn pool_with_gangs(layout: Layout, devices: &[Arc<dyn Provider>], secret: &[u8])
         .dsl()
         .create_encrypted(new, Encrypted::Root(root));
     created.unwrap();
-    crumble(&spa, &mut Dice::new(seed(2)));
+    crumble(&spa, 4096, &mut Dice::new(seed(2)));
     let gangs = || spa.parts().pipeline().stats().gangs;
     let before = gangs();
     pool::write_file(&spa, "tank/secret", "secret", secret);

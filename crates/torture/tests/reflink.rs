@@ -1,5 +1,6 @@
 //! Cloned files: random files and clones of them in two data sets, with snapshots, beside a model; the power fails
-//! meanwhile; the real `zdb` looks at the result.
+//! meanwhile; the real `zdb` looks at the result. In pools of OpenZFS 2.4 blocks keep their births when they are
+//! rewritten, and tables of cloned blocks have numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use base::ErrorKind;
 use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use oracle::{Zdb, have_zdb};
-use phys::feature::BLOCK_CLONING;
+use phys::feature::{BLOCK_CLONING, BLOCK_CLONING_ENDIAN, PHYSICAL_REWRITE, Release};
 use spa::Spa;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -30,11 +31,16 @@ struct Model {
     versions: BTreeMap<(usize, u64), Vec<Vec<u8>>>,
     clones: u64,
     snapshots: u64,
+    rewrites: u64,
 }
 
 fn create(disks: &[Arc<dyn Provider>]) -> Spa {
+    create_for(Release::V2_3, disks)
+}
+
+fn create_for(release: Release, disks: &[Arc<dyn Provider>]) -> Spa {
     let root = init(NewFilesystem::default(), true);
-    let spa = pool::create("tank", Layout::Mirror, 9, disks, root).unwrap();
+    let spa = pool::create_for(release, "tank", Layout::Mirror, 9, disks, root).unwrap();
     for name in DATASETS {
         // LZ4
         let props = [("recordsize", RECORD_BYTES), ("compression", 15)];
@@ -56,7 +62,7 @@ impl Model {
             .collect();
         let at = (dice.below(2) as usize, dice.below(FILES));
         let name = format!("f{}", at.1);
-        match dice.below(16) {
+        match dice.below(18) {
             0..4 => self.write(&fs[at.0], at, &name, dice),
             4..9 => self.clone_all(&fs, at, &name, dice),
             9..12 => self.clone_part(&fs, at, dice),
@@ -74,6 +80,14 @@ impl Model {
                     .dsl()
                     .snapshot(&[&snapshot], Vec::new())
                     .unwrap();
+            }
+            16..18 if self.files.contains_key(&at) => {
+                let id = fs[at.0].resolve(&name).unwrap();
+                let (offset, len) = (dice.below(8 * RECORD_BYTES), dice.below(8 * RECORD_BYTES));
+                let is_2_4 = spa.parts().features().count(PHYSICAL_REWRITE).is_some();
+                let keeps_birth = is_2_4 && !dice.once_in(3);
+                fs[at.0].rewrite(id, offset, len, keeps_birth).unwrap();
+                self.rewrites += 1;
             }
             15 if self.snapshots > 0 => {
                 let snapshot = format!("{}@s{}", DATASETS[at.0], 1 + dice.below(self.snapshots));
@@ -185,11 +199,20 @@ fn read(fs: &Mount, file: u64) -> Option<Vec<u8>> {
 
 #[test]
 fn clones_beside_a_model() {
+    clones_beside_a_model_in(Release::V2_3);
+}
+
+#[test]
+fn clones_beside_a_model_in_a_pool_of_2_4() {
+    clones_beside_a_model_in(Release::V2_4);
+}
+
+fn clones_beside_a_model_in(release: Release) {
     let seed = seed(21);
     let mut dice = Dice::new(seed);
     let folder = tempfile::tempdir().unwrap();
     let disks = pool::images(folder.path(), 2, DISK_BYTES);
-    let mut spa = create(&disks);
+    let mut spa = create_for(release, &disks);
     let mut model = Model::default();
     for round in 0..6 {
         for _ in 0..60 {
@@ -205,12 +228,51 @@ fn clones_beside_a_model() {
         }
     }
     assert!(model.clones > 50, "SEED={seed}: {} clones", model.clones);
+    assert!(
+        model.rewrites > 10,
+        "SEED={seed}: {} rewrites",
+        model.rewrites
+    );
     assert!(spa.cloned().0 > 0);
+    let count = |guid| spa.parts().features().count(guid).unwrap_or(0);
+    let is_2_4 = release == Release::V2_4;
+    let tables = if is_2_4 { count(BLOCK_CLONING) } else { 0 };
+    assert_eq!(count(BLOCK_CLONING_ENDIAN), tables);
+    assert_eq!(count(PHYSICAL_REWRITE) > 1, is_2_4);
+    if is_2_4 {
+        spa.export().unwrap();
+        drop(spa);
+        pool::verify_with_zdb_2_4(&disks, "tank");
+        let spa = pool::open(&disks, false).unwrap();
+        destroy_all(&spa);
+        spa.export().unwrap();
+        drop(spa);
+        pool::verify_with_zdb_2_4(&disks, "tank");
+        return;
+    }
     spa.export().unwrap();
     drop((spa, disks));
     if have_zdb() {
         Zdb::verify(folder.path(), "tank").assert_clean();
     }
+}
+
+/// Without what uses them, the features of 2.4 are not active any more.
+fn destroy_all(spa: &Spa) {
+    let dsl = spa.parts().dsl();
+    for name in DATASETS {
+        let snapshots = dsl.snapshots(&dsl.dataset(name).unwrap()).unwrap();
+        for (snapshot, _) in snapshots {
+            let snapshot = format!("{name}@{snapshot}");
+            dsl.destroy_snapshots(&[&snapshot], false).unwrap();
+        }
+        dsl.destroy_head(name).unwrap();
+    }
+    (0..4).for_each(|_| spa.force_sync().map(|_| ()).unwrap());
+    for guid in [BLOCK_CLONING, BLOCK_CLONING_ENDIAN, PHYSICAL_REWRITE] {
+        assert_eq!(spa.parts().features().count(guid), Some(0), "{guid}");
+    }
+    pool::assert_clean(spa);
 }
 
 /// More blocks than one transaction clones.
@@ -365,7 +427,7 @@ fn sim_power_cuts_while_files_are_cloned() {
         };
         let disks: Vec<Arc<PowerCut>> = (0..2).map(disk).collect();
         let providers: Vec<Arc<dyn Provider>> = disks.iter().map(|d| d.clone() as _).collect();
-        let spa = create(&providers);
+        let spa = create_for(Release::V2_4, &providers);
         disks.iter().for_each(|disk| disk.forget());
         let first = supply.commands();
         let (mut model, mut dice) = (Model::default(), Dice::new(seed));

@@ -382,4 +382,9 @@ impl VdevOps for VdevTree {
         self.top(vdev)
             .map_or(base::SPA_MINBLOCKSHIFT, |top| top.ashift())
     }
+
+    fn min_alloc(&self, vdev: VdevId) -> u64 {
+        let least = self.top(vdev).map(|top| top.min_alloc());
+        least.unwrap_or(base::SPA_MINBLOCKSIZE)
+    }
 }

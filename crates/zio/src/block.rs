@@ -157,6 +157,9 @@ pub struct WriteRequest {
     /// When the returned pointer does not start with the same DVA, the old block is no longer
     /// referenced, and the caller must free it.
     pub rewrite: Option<BlkPtrPhys>,
+    /// The birth of contents that are only written again (feature `physical_rewrite`): the pointer keeps it, unless
+    /// the block becomes a hole, is embedded or deduplicated.
+    pub keeps_birth: Option<Txg>,
     /// How much of its object was written in sequence, up to and including this block; a hint for
     /// caches.
     pub run: Run,
@@ -179,6 +182,7 @@ impl WriteRequest {
             fill: 1,
             bookmark,
             rewrite: None,
+            keeps_birth: None,
             run: Run::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! Gang blocks: a block in pieces, when no free segment is large enough for it.
 //!
 //! # What it is
-//! In place of the block there is a *gang header*: up to three block pointers to pieces, each of which
+//! In place of the block there is a *gang header*: block pointers to pieces, each of which
 //! may be a gang block itself. The tree is invisible from above: the block pointer has its G bit set,
 //! and its checksum is that of the whole data.
 //!
@@ -11,20 +11,28 @@
 //! 384   88  zero
 //! 472   40  zio_eck_t     SHA-256, verifier = vdev, offset, physical birth of the header
 //! ```
-//! With `dynamic_gang_header` a header is as large as a sector of its vdev and has a pointer for
-//! each 128 bytes that fit before the zio_eck_t; older headers keep their 512 bytes.
+//! While `dynamic_gang_header` is active a new header is as large as the smallest allocation of its vdev (that of
+//! all its copies, if their vdevs differ) and has a pointer for each 128 bytes that fit before the zio_eck_t; older
+//! headers keep their 512 bytes. Nothing but the checksum says how large one is.
 //!
 //! # Invariants
 //! 1. The pieces' psizes add up to the block's; a piece is not compressed (lsize = psize).
 //! 2. A gang DVA's asize is the header's plus that of all pieces in the same copy, while the
 //!    space map holds the header and each piece as segments of their own.
 //! 3. The header has at least as many copies as the pieces.
+//! 4. A header is larger than 512 bytes only if the feature is active in a txg that is on disk. It
+//!    becomes active when a header with three pieces was too small for a block, where a larger one has more, and
+//!    stays so: what may have such headers is not counted.
 //!
 //! # Crash argument
 //! Header and pieces are all written before the uberblock that makes the block reachable.
 //!
 //! # Source
-//! OpenZFS `module/zfs/zio.c` (`zio_write_gang_block`, `zio_gang_tree_*`), `include/sys/zio.h`.
+//! OpenZFS 2.4 `module/zfs/zio.c` (`zio_write_gang_block`, `zio_gang_tree_*`), `include/sys/zio.h`,
+//! `include/sys/vdev.h` (`vdev_gang_header_psize`), `module/zfs/zio_checksum.c` (`zio_checksum_error`).
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{BlockBuf, Buf, Context, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys};
@@ -38,10 +46,27 @@ use crate::{AllocClass, Bookmark, DvaSet, Hint, Priority, SPA_GANGBLOCKSIZE, eck
 
 /// Bytes of a block pointer.
 const BLKPTR_BYTES: usize = size_of::<BlkPtrPhys>();
-/// Pointers of a classic header: `gbh_nblkptrs(SPA_OLD_GANGBLOCKSIZE)`.
-const GANG_BLKPTRS: u64 = 3;
+/// A piece is first looked for that is this part of what is left, as of a classic header with its three pointers.
+const FIRST_SHARE: u64 = 3;
 /// No valid tree is deeper: each level cuts its block in three, and 3^11 * 512 > 16 MiB.
 const DEPTH_MAX: usize = 12;
+
+/// How large new gang headers are (feature `dynamic_gang_header`).
+pub(crate) struct HeaderSizes {
+    /// The feature is active.
+    are_dynamic: AtomicBool,
+    /// A block was cut in more pieces than a small header has pointers, where a larger one has enough.
+    were_small: AtomicBool,
+}
+
+impl HeaderSizes {
+    pub(crate) fn new(are_dynamic: bool) -> HeaderSizes {
+        HeaderSizes {
+            are_dynamic: are_dynamic.into(),
+            were_small: false.into(),
+        }
+    }
+}
 
 /// A gang header in memory, with what it leads to.
 pub(crate) struct GangTree {
@@ -63,9 +88,9 @@ impl GangTree {
         }
     }
 
-    /// The pointers to all headers, outermost first.
-    pub(crate) fn headers(&self, out: &mut Vec<BlkPtrPhys>) {
-        out.push(self.bp);
+    /// The pointers to all headers and their bytes, outermost first.
+    pub(crate) fn headers(&self, out: &mut Vec<(BlkPtrPhys, usize)>) {
+        out.push((self.bp, self.header_bytes));
         for (_, below) in &self.pieces {
             if let Some(tree) = below {
                 tree.headers(out);
@@ -150,13 +175,7 @@ impl Pipeline {
 
     fn read_gang_header(&self, bp: &BlkPtrPhys) -> Result<(BlockBuf, usize)> {
         let classic = SPA_GANGBLOCKSIZE as usize;
-        let sectors = bp.dvas().map(|dva| 1usize << self.vdevs.ashift(dva.vdev()));
-        let large = sectors.min().unwrap_or(classic).max(classic);
-        let size = if self.settings.dynamic_gang_header {
-            large
-        } else {
-            classic
-        };
+        let size = self.header_bytes(bp.dvas());
         let seal = |size: usize, bytes: &[u8]| {
             bytes.len() >= size && eck::verify(ChecksumType::GangHeader, bp, &bytes[..size])
         };
@@ -167,6 +186,36 @@ impl Pipeline {
             phys::byteswap::swap_words(&mut header[..size]);
         }
         Ok((header, size))
+    }
+
+    /// How large a new header is whose copies are on these vdevs.
+    #[doc(alias = "vdev_gang_header_psize")]
+    fn header_bytes(&self, dvas: impl Iterator<Item = DvaPhys>) -> usize {
+        let classic = SPA_GANGBLOCKSIZE as usize;
+        if !self.headers.are_dynamic.load(Ordering::Acquire) {
+            return classic;
+        }
+        let least = dvas.map(|dva| self.vdevs.min_alloc(dva.vdev()) as usize);
+        least.min().unwrap_or(classic).max(classic)
+    }
+
+    /// From now on headers are as large as their vdev allows: `dynamic_gang_header` is active.
+    pub fn use_dynamic_gang_headers(&self) {
+        self.headers.are_dynamic.store(true, Ordering::Release);
+    }
+
+    /// Whether a block needed more headers than it would with [larger ones](Pipeline::use_dynamic_gang_headers).
+    #[must_use]
+    pub fn wants_dynamic_gang_headers(&self) -> bool {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        is_set(&self.headers.were_small) && !is_set(&self.headers.are_dynamic)
+    }
+
+    fn note_small_header(&self, dvas: &DvaSet) {
+        let has_room = |dva: DvaPhys| self.vdevs.min_alloc(dva.vdev()) > SPA_GANGBLOCKSIZE;
+        if dvas.iter().all(has_room) {
+            self.headers.were_small.store(true, Ordering::Release);
+        }
     }
 
     /// The physical bytes of a gang block.
@@ -216,15 +265,24 @@ impl Pipeline {
         let dvas = self.allocate_header(write)?;
         placed.take(&dvas);
         let mut asizes = dvas.iter().map(|dva| dva.asize()).collect::<Vec<_>>();
-        let mut header = BlockBuf::zeroed(SPA_GANGBLOCKSIZE as usize);
+        let header_bytes = self.header_bytes(dvas.iter());
+        let mut header = BlockBuf::zeroed(header_bytes);
+        let pointers = phys::gang::gang_nblkptrs(header_bytes) as u64;
         let mut done = 0;
-        for index in 0..GANG_BLKPTRS {
+        for index in 0..pointers {
             if done == len {
                 break;
             }
-            let share = (len - done) / (GANG_BLKPTRS - index);
-            let size = self.pool().round_up(share).min(len - done);
-            let piece = self.place_piece(write, start + done, size, placed)?;
+            let left = len - done;
+            let round = |share: u64| self.pool().round_up(share).min(left);
+            let least = round(left / (pointers - index));
+            // Few large pieces are better than one for each pointer.
+            let first = round(left / FIRST_SHARE.min(pointers - index)).max(least);
+            let piece = self.place_piece(write, start + done, least..=first, placed)?;
+            let size = piece.psize();
+            if piece.is_gang() {
+                self.note_small_header(&dvas);
+            }
             for (asize, dva) in asizes.iter_mut().zip(piece.dvas()) {
                 *asize += dva.asize();
             }
@@ -232,7 +290,7 @@ impl Pipeline {
             header[at..at + BLKPTR_BYTES].copy_from_slice(piece.as_bytes());
             done += size;
         }
-        assert_eq!(done, len, "three shares cover the block");
+        assert_eq!(done, len, "the shares cover the block");
         for (i, (dva, asize)) in dvas.iter().zip(asizes).enumerate() {
             bp.set_dva(i, DvaPhys::new(dva.vdev(), dva.offset(), asize, true));
         }
@@ -266,13 +324,26 @@ impl Pipeline {
         }
     }
 
+    /// Places a piece of one of these lengths: the longest that there is room for, halved until it fits; the shortest
+    /// may be a gang itself.
     fn place_piece(
         &self,
         write: &GangWrite<'_>,
         start: u64,
-        len: u64,
+        lens: RangeInclusive<u64>,
         placed: &mut Placed,
     ) -> Result<BlkPtrPhys> {
+        let allocate = |len| {
+            let (txg, class) = (write.txg, write.class);
+            self.alloc
+                .allocate(txg, class, len, write.copies, &write.hint)
+        };
+        let (least, mut len) = lens.into_inner();
+        let mut allocated = allocate(len);
+        while len > least && matches!(&allocated, Err(e) if e.kind() == ErrorKind::NoSpace) {
+            len = self.pool().round_up(len / 2).clamp(least, len - 1);
+            allocated = allocate(len);
+        }
         let bytes = &write.physical.buf[start as usize..][..len as usize];
         let mut bp = BlkPtrPhys::default();
         bp.set_lsize(len);
@@ -282,11 +353,7 @@ impl Pipeline {
         bp.set_little_endian();
         bp.set_birth(write.txg, write.txg);
         bp.set_cksum(self.checksums.digest(write.checksum, bytes));
-        let (txg, class) = (write.txg, write.class);
-        match self
-            .alloc
-            .allocate(txg, class, len, write.copies, &write.hint)
-        {
+        match allocated {
             Ok(dvas) => {
                 placed.take(&dvas);
                 for (i, dva) in dvas.iter().enumerate() {
@@ -341,7 +408,9 @@ impl Pipeline {
         let (mut headers, mut leaves) = (Vec::new(), Vec::new());
         tree.headers(&mut headers);
         tree.leaves(&mut leaves);
-        let headers = headers.iter().flat_map(|bp| bp.dvas().collect::<Vec<_>>());
+        let headers = headers
+            .iter()
+            .flat_map(|(bp, _)| bp.dvas().collect::<Vec<_>>());
         let headers = headers.map(|dva| self.header_segment(&dva));
         let leaves = leaves.iter().flat_map(|bp| bp.dvas().collect::<Vec<_>>());
         headers.chain(leaves).collect()

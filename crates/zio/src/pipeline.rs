@@ -49,7 +49,7 @@ use phys::{BlkPtrPhys, ChecksumType, DvaPhys, ObjectType};
 use crate::dedup::{Counted, Shared, joined};
 use crate::encode::{self, Encoded, Physical, Pool};
 use crate::error_log::ErrorLog;
-use crate::gang::{GangWrite, Placed};
+use crate::gang::{GangWrite, HeaderSizes, Placed};
 use crate::issue::{Flight, Issuer, Write};
 use crate::{
     AllocClass, Allocator, BlockStore, Bookmark, Dedup, DedupTables, Hint, Keys, LogStore,
@@ -63,16 +63,16 @@ const WAVE_REQUESTS: usize = 1024;
 /// Bytes that one core takes at a time; blocks with nothing left to compute do not count.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Settings that do not change while a pool is imported.
+/// What a pipeline begins with.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineSettings {
     /// The salt of the pool for keyed checksums; zeros when it has none.
     pub salt: [u8; 32],
     /// Whether holes record the txg in which they were punched (feature `hole_birth`).
     pub hole_birth: bool,
-    /// Whether gang headers may be larger than 512 bytes (feature `dynamic_gang_header` active). Such
-    /// headers are read; those written are always 512 bytes.
-    pub dynamic_gang_header: bool,
+    /// Whether gang headers may be larger than 512 bytes (feature `dynamic_gang_header` active); see
+    /// [`Pipeline::use_dynamic_gang_headers`].
+    pub dynamic_gang_headers: bool,
     /// Whether bad copies are repaired; off for read-only imports.
     pub heal: bool,
     /// Helper threads, each with one device write in flight.
@@ -86,7 +86,7 @@ impl Default for PipelineSettings {
         PipelineSettings {
             salt: [0; 32],
             hole_birth: true,
-            dynamic_gang_header: false,
+            dynamic_gang_headers: false,
             heal: true,
             io_threads: 8,
             aggregation_limit_bytes: 1 << 20,
@@ -176,6 +176,7 @@ pub struct Pipeline {
     pub(crate) second: OnceLock<Arc<dyn SecondLevel>>,
     pub(crate) dedup: OnceLock<Arc<dyn DedupTables>>,
     pub(crate) keys: Arc<Keys>,
+    pub(crate) headers: HeaderSizes,
     issuer: Issuer,
 }
 
@@ -204,6 +205,7 @@ impl Pipeline {
             second: OnceLock::new(),
             dedup: OnceLock::new(),
             keys: Arc::default(),
+            headers: HeaderSizes::new(settings.dynamic_gang_headers),
             suspend,
         }
     }
@@ -375,6 +377,7 @@ impl Pipeline {
             copies_max: bp.dva_slots(),
             physical: &physical,
         };
+        // What keeps its birth is not dirty twice in a txg.
         let old = request.rewrite.filter(|old| may_rewrite(old, txg, &write));
         if let Some(old) = old
             && self.rewrite(&old, &write, &request.bookmark, &mut bp, placed)
@@ -414,6 +417,8 @@ impl Pipeline {
         if bp.is_dedup() {
             let copies = usize::from(request.policy.copies);
             self.note_shared(&bp, copies, stored_copies, placed);
+        } else if let Some(birth) = request.keeps_birth {
+            bp.set_rewrite(birth);
         }
         Ok(bp)
     }
@@ -546,7 +551,7 @@ fn may_rewrite(old: &BlkPtrPhys, txg: Txg, write: &GangWrite<'_>) -> bool {
     !old.is_hole()
         && !old.is_embedded()
         && !old.is_dedup()
-        && old.birth() == txg
+        && old.allocation_birth() == txg
         && old.physical_birth() == txg
         && old.psize() == write.physical.psize as u64
         && (old.is_gang() || old.ndvas() == write.copies)

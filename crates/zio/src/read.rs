@@ -148,7 +148,7 @@ impl Pipeline {
     /// error again and knows its bookmark.
     fn note_loss(&self, bp: &BlkPtrPhys, bookmark: &Bookmark, priority: Priority, error: &Error) {
         if priority != Priority::AsyncRead {
-            self.errors.note(bookmark, bp.birth(), error);
+            self.errors.note(bookmark, bp.allocation_birth(), error);
         }
     }
 
@@ -398,12 +398,9 @@ impl Pipeline {
             let (mut headers, mut leaves) = (Vec::new(), Vec::new());
             tree.headers(&mut headers);
             tree.leaves(&mut leaves);
-            let size = crate::SPA_GANGBLOCKSIZE as usize;
-            for header in headers {
-                let verify = |bytes: &[u8]| {
-                    eck::verify(ChecksumType::GangHeader, &header, bytes)
-                        || eck::verify(ChecksumType::GangHeader, &header, &bytes[..size])
-                };
+            for (header, size) in headers {
+                let verify =
+                    |bytes: &[u8]| eck::verify(ChecksumType::GangHeader, &header, &bytes[..size]);
                 self.scrub_dvas(&header, size, &verify, &mut report)
                     .within(outer)?;
             }

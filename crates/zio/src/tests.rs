@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{BlkId, BlockBuf, Buf, ErrorKind, ObjectId, ObjsetId, Txg};
 use compress::{Algorithm, GzipLevel, ZstdLevel};
 use fake::{FakeAllocator, FakeVdevs};
-use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
+use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType};
 use proptest::prelude::*;
 
 use crate::{
@@ -275,6 +275,69 @@ fn a_gang_survives_damage_to_a_header_copy() {
         bench.pipeline.stats().healed,
         1 + u64::from(bp.ndvas() == 3)
     );
+}
+
+#[test]
+fn a_header_as_large_as_a_sector_leads_to_many_pieces() {
+    for (ashift, segment, headers) in [
+        (12, 4096, 2),
+        (12, 16_384, 1),
+        (9, 16_384, 4),
+        (13, 8192, 1),
+    ] {
+        let bench = bench(ashift);
+        bench.space.fragment(segment);
+        let data = noise(131_072, 6);
+        let small = bench.write(request(data.clone(), plain()));
+        assert_eq!(bench.pipeline.wants_dynamic_gang_headers(), ashift > 9);
+        bench.pipeline.use_dynamic_gang_headers();
+        assert!(!bench.pipeline.wants_dynamic_gang_headers());
+        let large = bench.write(request(data.clone(), plain()));
+        let tree = bench.pipeline.gang_tree(&large, &bookmark()).unwrap();
+        let mut found = Vec::new();
+        tree.headers(&mut found);
+        assert_eq!(
+            found.len(),
+            headers,
+            "ashift {ashift}, segments of {segment}"
+        );
+        assert!(found.iter().all(|(_, bytes)| *bytes == 1 << ashift));
+        for bp in [&small, &large] {
+            assert_eq!(&*bench.read(bp).unwrap(), &*data);
+            let report = bench.pipeline.verify_physical(bp, &bookmark()).unwrap();
+            assert_eq!((report.bad, report.repaired), (0, 0));
+        }
+        bench.assert_all_free(&[small, large]);
+    }
+}
+
+#[test]
+fn every_copy_of_a_large_header_is_repaired_whole() {
+    for ashift in [9, 12] {
+        let bench = bench(ashift);
+        bench.space.fragment(4096);
+        bench.pipeline.use_dynamic_gang_headers();
+        let data = noise(131_072, 6);
+        let bp = bench.write(request(data.clone(), plain()));
+        let stored = |dva: &DvaPhys| bench.vdevs.bytes_at(dva, 1 << ashift);
+        let (first, second) = (bp.dva[0], bp.dva[1]);
+        let whole = stored(&first);
+        assert_eq!(whole, stored(&second));
+        // By a read, then by a scrub, which reads all copies.
+        for damaged in [first, second] {
+            for at in [20, (1 << ashift) - 100] {
+                bench.vdevs.damage(&damaged, at);
+                assert_ne!(whole, stored(&damaged));
+                if damaged == first {
+                    assert_eq!(&*bench.read(&bp).unwrap(), &*data);
+                } else {
+                    let report = bench.pipeline.verify_physical(&bp, &bookmark()).unwrap();
+                    assert_eq!((report.bad, report.repaired), (1, 1));
+                }
+                assert_eq!(whole, stored(&damaged));
+            }
+        }
+    }
 }
 
 #[test]

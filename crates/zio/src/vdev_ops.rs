@@ -148,4 +148,10 @@ pub trait VdevOps: Send + Sync {
 
     /// log2 of the vdev's sector; 9 when there is no such vdev (a read of it returns the error).
     fn ashift(&self, vdev: VdevId) -> u32;
+
+    /// The smallest allocation on this vdev, in bytes.
+    #[doc(alias = "vdev_get_min_alloc")]
+    fn min_alloc(&self, vdev: VdevId) -> u64 {
+        1 << self.ashift(vdev)
+    }
 }

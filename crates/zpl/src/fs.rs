@@ -120,6 +120,11 @@ pub trait SpaceCheck: Send + Sync {
         false
     }
 
+    /// Whether blocks may be written once more without being younger (feature `physical_rewrite`).
+    fn can_keep_births(&self) -> bool {
+        false
+    }
+
     /// Names the pool among those that are open; 0 if there is none.
     fn pool_number(&self) -> usize {
         0

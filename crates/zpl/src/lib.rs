@@ -43,6 +43,7 @@ mod quota;
 mod remove;
 mod rename;
 mod replay;
+mod rewrite;
 mod sa;
 mod setattr;
 mod tmpfile;

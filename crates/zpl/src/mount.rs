@@ -315,6 +315,15 @@ impl SpaceCheck for DatasetSpace {
         pool.is_some_and(|pool| pool.mos().env().feature_is_enabled(feature::BLOCK_CLONING))
     }
 
+    fn can_keep_births(&self) -> bool {
+        let pool = self.pool.upgrade();
+        pool.is_some_and(|pool| {
+            pool.mos()
+                .env()
+                .feature_is_enabled(feature::PHYSICAL_REWRITE)
+        })
+    }
+
     fn has_long_names(&self) -> bool {
         self.ds.feature_is_active(feature::LONGNAME)
     }

@@ -29,7 +29,7 @@ impl Target {
     }
 
     /// The file, following links.
-    fn id(&self) -> Result<ObjectId> {
+    pub(super) fn id(&self) -> Result<ObjectId> {
         self.mount.resolve(&self.path)
     }
 

@@ -23,6 +23,7 @@ mod paths;
 mod pool_tree;
 mod remove;
 mod rescue;
+mod rewrite;
 mod salvage;
 mod seek;
 mod show;
@@ -48,6 +49,7 @@ pub(crate) use ls::LS;
 pub(crate) use paths::{Location, Paths};
 pub(crate) use remove::{RM, RMDIR};
 pub(crate) use rescue::RESCUE;
+pub(crate) use rewrite::{REWRITE, rewrites_in_pool};
 pub(crate) use stat::STAT;
 
 /// Compares a folder of this host with one of a dataset, opened through the state folder `state`.

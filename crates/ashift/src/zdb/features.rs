@@ -25,7 +25,7 @@ use super::text::Printer;
 /// The exit status when counts differ.
 const MISMATCH: u8 = 2;
 /// Features that count datasets, bookmarks or clones, in OpenZFS's order (`spa_feature_t`).
-const COUNTED: [&str; 18] = [
+const COUNTED: [&str; 19] = [
     "large_blocks",
     "large_dnode",
     "sha512",
@@ -44,6 +44,7 @@ const COUNTED: [&str; 18] = [
     "redaction_list_spill",
     "longname",
     "large_microzap",
+    "physical_rewrite",
 ];
 
 /// Counts the users of features that are counted by dataset, and of some others.

@@ -149,7 +149,7 @@ impl zil::Visitor for Listing<'_> {
 
 impl Listing<'_> {
     fn claim_of(&self, bp: &BlkPtrPhys) -> &'static str {
-        if bp.birth() >= self.subject.next_txg {
+        if bp.allocation_birth() >= self.subject.next_txg {
             "will claim"
         } else {
             "won't claim"
@@ -227,7 +227,7 @@ impl Listing<'_> {
                 let _ = writeln!(text, "{TAB}LSIZE {:#x}\n{TAB}<hole>", bp.lsize());
                 return Ok(text);
             }
-            if bp.birth() < self.claim_txg {
+            if bp.allocation_birth() < self.claim_txg {
                 let _ = writeln!(text, "{TAB}<block already committed>");
                 return Ok(text);
             }

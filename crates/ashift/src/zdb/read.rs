@@ -7,6 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use base::{Result, Txg, VdevId};
+use phys::gang::gang_nblkptrs;
 use phys::label::{LABEL_END_SIZE, LABEL_START_SIZE};
 use phys::{BlkPtrPhys, ChecksumType, CompressType};
 use vdev::{Vdev, VdevKind};
@@ -22,8 +23,6 @@ const BYTES_MAX: u64 = base::SPA_MAXBLOCKSIZE;
 const SECTOR: u64 = 512;
 /// Bytes of a block pointer.
 const POINTER_BYTES: usize = size_of::<BlkPtrPhys>();
-/// `SPA_GBH_NBLKPTRS`: pointers in a gang header.
-const GANG_POINTERS: usize = 3;
 /// The compressions tried on a block of unknown compression, in this order.
 const ENCODINGS: [CompressType; 4] = [
     CompressType::Lz4,
@@ -276,7 +275,9 @@ fn show(
     } else if flags.indirect {
         write_pointers(out, &bytes, lsize as usize / POINTER_BYTES, flags)?;
     } else if flags.gang {
-        write_pointers(out, &bytes, GANG_POINTERS, flags)?;
+        // Sizes are whole sectors.
+        let pointers = gang_nblkptrs(lsize as usize);
+        write_pointers(out, &bytes, pointers, flags)?;
     } else {
         write_dump(out, text, &bytes, flags)?;
     }

@@ -43,6 +43,7 @@ use admin::getopt::{Flag, OptError};
 use admin::usage::Tool;
 
 use crate::command::{Command, Entry, Table};
+use crate::files::{REWRITE, rewrites_in_pool};
 use crate::program::{Program, changes, command, version};
 use fail::{Fail, Outcome};
 
@@ -98,6 +99,7 @@ pub(crate) const ZFS: Command<Entry> = Command::words(
 
 fn run(args: &[String]) -> Outcome {
     match args.first() {
+        Some(word) if word == "rewrite" && rewrites_in_pool(args) => REWRITE.act(&args[1..]),
         Some(word) if word.contains('=') => PROGRAM.run(&[&["set".to_owned()], args].concat()),
         _ => PROGRAM.run(args),
     }

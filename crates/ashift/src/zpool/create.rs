@@ -21,7 +21,7 @@ use admin::vdev_spec::{
 use dsl::Encrypted;
 use geom::disk::OpenMode;
 use phys::PropValue;
-use phys::feature::{self, ALLOCATION_CLASSES, DRAID, Feature, Support};
+use phys::feature::{self, ALLOCATION_CLASSES, DRAID, Feature, Release, Support};
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
 use phys::owner::{OwnerKind, is_project};
 use service::{Compatibility, Facts, PoolChange, PoolDevice, RootFilesystem, Session};
@@ -508,7 +508,12 @@ fn features(
 ) -> Vec<&'static Feature> {
     let is_allowed = |f: &Feature| compatibility.is_none_or(|sets| sets.allows(f));
     let is_off = |f: &Feature| disabled.iter().any(|d| d.guid == f.guid);
-    let mut list: Vec<&'static Feature> = feature::kept()
+    // Features newer than 2.3 are those that the user names, one by one or by sets.
+    let by_default = match compatibility {
+        Some(sets) if !sets.value().is_empty() && sets.value() != "off" => Release::V2_4,
+        _ => Release::V2_3,
+    };
+    let mut list: Vec<&'static Feature> = feature::kept_of(by_default)
         .filter(|f| !none && is_allowed(f) && !is_off(f))
         .collect();
     for feature in enabled {

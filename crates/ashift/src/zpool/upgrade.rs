@@ -8,7 +8,7 @@
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_upgrade`).
 
 use admin::getopt::Parsed;
-use phys::feature::{FEATURES, Feature, Support};
+use phys::feature::{self, Feature};
 use phys::uberblock::SPA_VERSION_FEATURES;
 use service::{Access, Compatibility, OpenPool, PoolChange, Session};
 use spa::FeatureState;
@@ -90,9 +90,7 @@ fn parse_version(text: &str) -> Result<u64, Fail> {
 
 /// The features that can be enabled here.
 fn supported() -> impl Iterator<Item = &'static Feature> {
-    FEATURES
-        .iter()
-        .filter(|feature| feature.support == Support::Kept)
+    feature::kept()
 }
 
 fn disabled(pool: &OpenPool) -> Vec<&'static Feature> {

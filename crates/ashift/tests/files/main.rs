@@ -3,6 +3,7 @@
 mod hostile;
 mod keep;
 mod reflink;
+mod rewrite;
 mod words;
 
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -103,7 +103,7 @@ impl Walker<'_> {
     fn indirect(&mut self, task: &Task, data: &Buf) {
         self.check_fill(task, fill_of(BlkPtrPhys::array(data)));
         for link in Link::of_indirect(data, &task.bookmark, task.shape) {
-            self.visit(&link, task.bp.birth(), task.extent);
+            self.visit(&link, task.bp.allocation_birth(), task.extent);
         }
     }
 
@@ -134,7 +134,7 @@ impl Walker<'_> {
         };
         let objset = task.bookmark.objset;
         for link in Link::of_dnode(&dnode, objset, object) {
-            self.visit(&link, task.bp.birth(), task.extent);
+            self.visit(&link, task.bp.allocation_birth(), task.extent);
         }
         let is_dataset = dnode.core().bonustype == ObjectType::DSL_DATASET.raw();
         if objset.0 == 0 && is_dataset {
@@ -155,7 +155,7 @@ impl Walker<'_> {
         };
         let is_head = phys.num_children.get() == 0;
         let log = if is_head { Log::Also } else { Log::None };
-        self.root(&phys.bp, id, task.bp.birth(), extent, log);
+        self.root(&phys.bp, id, task.bp.allocation_birth(), extent, log);
     }
 
     pub(super) fn root(
@@ -249,10 +249,11 @@ impl Walker<'_> {
             return;
         }
         let latest = born_by.min(self.walk.pool.txg);
-        if bp.birth() > latest {
+        let birth = bp.birth().max(bp.allocation_birth());
+        if birth > latest {
             self.find(Finding::Birth {
                 bookmark,
-                birth: bp.birth(),
+                birth,
                 latest,
             });
         }

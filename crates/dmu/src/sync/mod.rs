@@ -164,8 +164,16 @@ impl Pass<'_> {
                 continue;
             }
             for (&blkid, block) in &layer.blocks {
-                let data = match block {
-                    Block::Data(data) => data,
+                let (data, keeps_birth) = match block {
+                    Block::Data(data) => (data, None),
+                    Block::Rewritten(data) => {
+                        let old = works[at].walk.bp(0, blkid)?;
+                        (
+                            data,
+                            Some(old.birth())
+                                .filter(|birth| !old.is_hole() && *birth <= self.tx.txg()),
+                        )
+                    }
                     Block::Begun(_, bp) | Block::Written(bp) | Block::Cloned(bp) => {
                         self.leaf_bytes += block.charge().total().unsigned_abs();
                         self.adopt(&mut works[at], blkid, **bp);
@@ -173,7 +181,10 @@ impl Pass<'_> {
                     }
                 };
                 let old = self.rewritable(&mut works[at], 0, blkid)?;
-                let request = self.request(&works[at], 0, blkid, data.clone(), 1, old);
+                let request = WriteRequest {
+                    keeps_birth,
+                    ..self.request(&works[at], 0, blkid, data.clone(), 1, old)
+                };
                 batch.push(
                     BlockOwner {
                         work: at,
@@ -320,7 +331,7 @@ impl Pass<'_> {
     }
 
     fn if_rewritable(&self, old: BlkPtrPhys) -> Option<BlkPtrPhys> {
-        let own = !old.is_hole() && !old.is_embedded() && old.birth() == self.tx.txg();
+        let own = !old.is_hole() && !old.is_embedded() && old.allocation_birth() == self.tx.txg();
         (own && self.overwrites() && self.objset.has_written(&old)).then_some(old)
     }
 
@@ -382,6 +393,7 @@ impl Pass<'_> {
             fill,
             bookmark,
             rewrite,
+            keeps_birth: None,
             run: Run::default(),
         }
     }
@@ -540,6 +552,7 @@ const PREFETCH_BLOCKS: usize = 64;
 
 /// Whether `new` is `old`, overwritten in place.
 fn is_in_place(old: &BlkPtrPhys, new: &BlkPtrPhys, tx: &Tx) -> bool {
-    let block = |bp: &BlkPtrPhys| !bp.is_hole() && !bp.is_embedded() && bp.birth() == tx.txg();
+    let is_new = |bp: &BlkPtrPhys| bp.allocation_birth() == tx.txg();
+    let block = |bp: &BlkPtrPhys| !bp.is_hole() && !bp.is_embedded() && is_new(bp);
     block(old) && block(new) && old.identity() == new.identity()
 }

@@ -190,7 +190,7 @@ fn has_block(ds: &Arc<DslDataset>, entry: &Entry) -> Result<bool> {
 /// The birth txg of the block now at a position of a dataset; `None` if there is none.
 #[doc(alias = "find_birth_txg")]
 pub(super) fn birth_of(ds: &Arc<DslDataset>, at: &Bookmark) -> Result<Option<Txg>> {
-    Ok(block_of(ds, at)?.map(|bp| bp.birth()))
+    Ok(block_of(ds, at)?.map(|bp| bp.allocation_birth()))
 }
 
 /// The block now at a position of a dataset; `None` if there is none.

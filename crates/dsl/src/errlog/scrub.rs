@@ -111,7 +111,7 @@ impl DslPool {
             };
             let is_known = |known: &LoggedBlock| bp.is_some() && known.bp == bp;
             if !blocks.iter().any(is_known) {
-                let birth = bp.map_or(entry.birth, |bp| bp.birth());
+                let birth = bp.map_or(entry.birth, |bp| bp.allocation_birth());
                 blocks.push(LoggedBlock { at, birth, bp });
             }
         }

@@ -50,6 +50,24 @@ fn fields_are_where_openzfs_has_them() {
 }
 
 #[test]
+fn a_rewritten_block_has_the_birth_of_its_contents_and_its_own() {
+    let mut bp = BlkPtrPhys::default();
+    bp.set_dva(0, DvaPhys::new(VdevId(0), 512, 512, false));
+    bp.set_birth(Txg(9), Txg(9));
+    assert!(!bp.is_rewrite() && bp.allocation_birth() == Txg(9));
+    bp.set_birth(Txg(20), Txg(20));
+    bp.set_rewrite(Txg(9));
+    assert!(bp.is_rewrite());
+    assert_eq!((bp.birth(), bp.physical_birth()), (Txg(9), Txg(20)));
+    assert_eq!(bp.allocation_birth(), Txg(20));
+    let clone = bp.cloned_in(Txg(30));
+    assert!(!clone.is_rewrite());
+    assert_eq!((clone.birth(), clone.physical_birth()), (Txg(30), Txg(20)));
+    assert_eq!(clone.allocation_birth(), Txg(30));
+    assert_eq!(bp.as_bytes()[63], 0x80);
+}
+
+#[test]
 fn an_embedded_pointer_is_never_deduplicated() {
     let mut bp = BlkPtrPhys::new_embedded(EMBEDDED_TYPE_DATA, b"x", 512, 15, 20, 0, Txg(1));
     bp.set_dedup(true);

@@ -102,6 +102,7 @@ impl Seek {
         let space = Arc::new(Metaslabs::new(tree.clone(), options));
         let settings = PipelineSettings {
             heal: false,
+            dynamic_gang_headers: true,
             ..PipelineSettings::default()
         };
         let store = Arc::new(Pipeline::new(tree.clone(), space, settings));

@@ -64,7 +64,11 @@ impl Bench {
         let ashift = spec.ashift as u32;
         let is_there =
             |feature: &&feature::Feature| spec.classic == 0 || feature.guid != feature::FAST_DEDUP;
-        let features = feature::kept().filter(is_there).collect();
+        let release = match oracle::have_zdb_2_4() {
+            true => feature::Release::V2_4,
+            false => feature::Release::V2_3,
+        };
+        let features = feature::kept_of(release).filter(is_there).collect();
         let made = pool::create_of(
             &name,
             spec.layout,

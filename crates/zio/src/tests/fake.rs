@@ -49,6 +49,11 @@ impl FakeVdevs {
         self.bytes[dva.vdev().0 as usize].lock()[(dva.offset() + at) as usize] ^= 0x40;
     }
 
+    pub(super) fn bytes_at(&self, dva: &DvaPhys, len: usize) -> Vec<u8> {
+        let at = dva.offset() as usize;
+        self.bytes[dva.vdev().0 as usize].lock()[at..at + len].to_vec()
+    }
+
     fn check(&self, vdev: VdevId, offset: u64, len: usize) -> Result<usize> {
         let size = match self.bytes.get(vdev.0 as usize) {
             Some(bytes) => bytes.lock().len() as u64,
