@@ -7,6 +7,8 @@ use std::process::{Command, Output, Stdio};
 
 use oracle::{Zdb, have_zdb};
 
+#[path = "machine/churn.rs"]
+mod churn;
 #[path = "machine/script.rs"]
 mod script;
 #[path = "machine/up.rs"]

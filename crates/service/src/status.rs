@@ -454,6 +454,11 @@ pub(crate) fn vdev_status(vdev: &Vdev, id: u64, class: AllocClass) -> VdevStatus
 }
 
 fn fill_space(pool: &Spa, id: VdevId, top: &mut VdevStatus) {
+    if top.kind == VdevKind::Indirect {
+        // Its space is that of others.
+        top.physical_bytes = 0;
+        return;
+    }
     if let Ok(space) = pool.vdev_space(id) {
         top.alloc_bytes = space.alloc;
         top.space_bytes = space.space;

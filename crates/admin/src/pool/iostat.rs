@@ -332,9 +332,6 @@ impl Shown<'_> {
     /// Prints a vdev and, if wanted, those below it; returns whether there was anything to print.
     #[doc(alias = "print_vdev_stats")]
     fn push(&self, out: &mut String, vdev: &VdevStatus, name: &str, depth: usize) -> bool {
-        if vdev.kind == VdevKind::Indirect {
-            return false;
-        }
         let style = self.printer.style;
         let is_only = style.only.iter().any(|only| only == name);
         let mut is_shown = is_only || style.only.is_empty();
@@ -356,8 +353,7 @@ impl Shown<'_> {
             is_shown |= self.push(out, top, &top.name(style.names), depth);
         }
         for class in CLASSES {
-            let is_there = |top: &&VdevStatus| top.kind != VdevKind::Indirect;
-            let tops: Vec<&VdevStatus> = status.tops(class).filter(is_there).collect();
+            let tops: Vec<&VdevStatus> = status.tops(class).collect();
             is_shown |= self.push_class(out, heading(class), &tops, depth);
         }
         let caches: Vec<&VdevStatus> = status.cache.iter().collect();
@@ -389,10 +385,15 @@ impl Shown<'_> {
 
     fn push_line(&self, out: &mut String, vdev: &VdevStatus, name: &str, depth: usize) {
         let style = self.printer.style;
-        let io = self.pool.vdevs.get(&vdev.guid).cloned().unwrap_or_default();
-        let before = self.before.and_then(|pool| pool.vdevs.get(&vdev.guid));
+        // What was counted before a vdev was removed was another device's.
+        let of = |pool: &PoolIo| match vdev.kind {
+            VdevKind::Indirect => None,
+            _ => pool.vdevs.get(&vdev.guid).cloned(),
+        };
+        let io = of(self.pool).unwrap_or_default();
+        let before = self.before.and_then(of);
         // A device that is new since then has no earlier counts.
-        let elapsed_ns = match (before, self.before) {
+        let elapsed_ns = match (&before, self.before) {
             (Some(_), Some(pool)) => self.pool.at_ns.saturating_sub(pool.at_ns),
             _ => io.age_ns,
         };

@@ -201,7 +201,6 @@ fn listed_vdevs(
         let Role::Class(class) = place else { continue };
         let mut group = Map::new();
         pool.tops(class)
-            .filter(|top| top.kind != VdevKind::Indirect)
             .for_each(|top| list(&mut group, top, place));
         if !group.is_empty() {
             out.insert(heading.to_owned(), Value::Object(group));
@@ -229,7 +228,10 @@ fn listed_vdev(
     names: NameStyle,
 ) -> (String, Value) {
     let name = vdev.name(names);
-    let mut entry = vdev_head(vdev, &name, place, json);
+    let mut entry = match vdev.kind {
+        VdevKind::Indirect => Map::from_iter([("name".to_owned(), json!(name))]),
+        _ => vdev_head(vdev, &name, place, json),
+    };
     let is_spare = matches!(place, Role::Spare);
     let mut properties = Map::new();
     for column in LISTED {

@@ -1,6 +1,6 @@
 //! `zpool list -v`: a line for each pool, and below it one for each vdev.
 
-use super::{AllocClass, CLASSES, NameStyle, PoolStatus, VdevKind, VdevStatus, heading};
+use super::{AllocClass, CLASSES, NameStyle, PoolStatus, VdevStatus, heading};
 use crate::listing::{Column, Item, Style, columns, header, item_line, line};
 use crate::number::NumberStyle;
 use crate::prop::{PropDesc, PropName, TableKind};
@@ -56,8 +56,7 @@ impl Table<'_> {
             self.push_vdev(out, top, 2, false);
         }
         for class in CLASSES {
-            let is_there = |top: &&VdevStatus| top.kind != VdevKind::Indirect;
-            let mut tops = pool.tops(class).filter(is_there).peekable();
+            let mut tops = pool.tops(class).peekable();
             if tops.peek().is_some() {
                 *out += &self.heading(heading(class));
             }
@@ -93,9 +92,6 @@ impl Table<'_> {
 
     #[doc(alias = "print_list_stats")]
     fn push_vdev(&self, out: &mut String, vdev: &VdevStatus, depth: usize, is_spare: bool) {
-        if vdev.kind == VdevKind::Indirect {
-            return;
-        }
         let name = vdev.name(self.vdev_names);
         let width = self.name_width.saturating_sub(depth);
         *out += &match self.style.is_scripted {

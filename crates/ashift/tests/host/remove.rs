@@ -66,6 +66,26 @@ fn a_disk_and_a_mirror_are_removed() {
         !status.contains(&name) && !status.contains("indirect"),
         "{status}"
     );
+    // As OpenZFS lists it.
+    let listed = bench.ok("zpool list -v tank");
+    let removed = listed
+        .lines()
+        .find(|line| line.starts_with("  indirect-0 "));
+    let cells: Vec<&str> = removed.unwrap().split_whitespace().collect();
+    assert_eq!(
+        cells,
+        [&["indirect-0"][..], &["-"; 8], &["ONLINE"]].concat()
+    );
+    let scripted = bench.ok("zpool list -vH tank");
+    let removed = "\n\tindirect-0\t-\t-\t-\t-\t-\t-\t-\t-\tONLINE\n";
+    assert!(scripted.contains(removed), "{scripted}");
+    let io = bench.ok("zpool iostat -vH tank");
+    assert!(io.contains("\nindirect-0\t-\t-\t0\t0\t0\t0\n"), "{io}");
+    let json = bench.ok("zpool list -v -j tank");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let removed = &json["pools"]["tank"]["vdevs"]["indirect-0"];
+    assert_eq!(removed["properties"]["size"]["value"], "-");
+    assert_eq!(removed.as_object().unwrap().len(), 2);
     bench.fails(
         "zpool remove tank {a}",
         1,

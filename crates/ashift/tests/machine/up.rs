@@ -13,7 +13,14 @@ use oracle::{Zdb, have_zdb};
 use super::{Bench, text};
 
 /// The process that keeps the machine of a bench up; killed when it is dropped.
-struct Up(Child);
+pub(super) struct Up(Child);
+
+impl Up {
+    /// The number of its process.
+    pub(super) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
 
 impl Drop for Up {
     fn drop(&mut self) {
@@ -34,7 +41,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn up(bench: &Bench) -> Up {
+pub(super) fn up(bench: &Bench) -> Up {
     let child = bench.command("machine up").stderr(Stdio::null()).spawn();
     let up = Up(child.unwrap());
     let socket = bench.path("m/state/holder.sock");
@@ -66,7 +73,7 @@ fn piped(bench: &Bench, line: &str) -> Child {
 }
 
 /// A machine with a pool of one drive, in which there is a file of some megabytes.
-fn with_pool() -> Bench {
+pub(super) fn with_pool() -> Bench {
     let bench = Bench::new(1);
     bench.ok("zpool create -O compression=off tank gpt/d0");
     let bytes: Vec<u8> = (0..8 << 20)
@@ -77,7 +84,7 @@ fn with_pool() -> Bench {
     bench
 }
 
-fn assert_clean(bench: &Bench) {
+pub(super) fn assert_clean(bench: &Bench) {
     bench.ok("zpool scrub tank");
     bench.ok("zpool export tank");
     if have_zdb() {
