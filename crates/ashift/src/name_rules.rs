@@ -3,7 +3,7 @@
 //! Source: OpenZFS lib/libzfs/libzfs_dataset.c (`zfs_valid_proplist`), module/zfs/zfs_ioctl.c (`zfs_fill_zplprops`).
 
 use admin::prop::{DatasetContext, Types, parse_dataset_assignment};
-use base::{ObjectId, Result};
+use base::{ErrorKind, ObjectId, Result};
 use dmu::Objset;
 use phys::PropValue;
 use phys::znode::{MASTER_NODE_OBJ, master_node};
@@ -19,9 +19,13 @@ pub(crate) fn is_of_objset(name: &str) -> bool {
     name == "version" || rules.contains(&name)
 }
 
-/// The rules of an existing file system.
+/// The rules of an existing file system; of one that was never mounted, which has no root directory either, those that
+/// are usual.
 pub(crate) fn of(objset: &std::sync::Arc<Objset>) -> Result<NameRules> {
-    let master = zap::Zap::open(objset, ObjectId(MASTER_NODE_OBJ))?;
+    let master = match zap::Zap::open(objset, ObjectId(MASTER_NODE_OBJ)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(NameRules::default()),
+        master => master?,
+    };
     let entry = |name: &str| Ok::<u64, base::Error>(master.lookup_u64(name)?.unwrap_or(0));
     Ok(NameRules {
         utf8only: entry(master_node::UTF8ONLY)? != 0,

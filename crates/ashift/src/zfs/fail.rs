@@ -36,6 +36,7 @@ pub(super) fn words(error: &Error) -> String {
         ErrorKind::Busy => "dataset is busy",
         ErrorKind::NoSpace | ErrorKind::Quota => "out of space",
         ErrorKind::ReadOnly => return read_only(error),
+        ErrorKind::NoKey => "encryption key not loaded",
         ErrorKind::NameTooLong => "dataset name is too long",
         _ => return error.to_string(),
     };
