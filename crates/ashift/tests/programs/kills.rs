@@ -151,7 +151,7 @@ fn what_was_fsynced_survives_a_killed_holder() {
         });
         let gone = loop {
             let gone = fs::metadata(mounted.path()).unwrap_err().raw_os_error();
-            // What was on its way when the connection ended.
+            // A request in flight when the connection ended.
             if gone != Some(rustix::io::Errno::CONNABORTED.raw_os_error()) {
                 break gone;
             }
