@@ -9,8 +9,35 @@ use crate::model::World;
 /// What a pool should hold after a step, and the first command after which that was on disk, where it is known.
 pub type Step = (World, Option<u64>);
 
-/// Calls `cut` with about `count` of the commands, the first and the last among them, or with all if `CUTS=all`.
-/// Returns what it found after each.
+/// After which commands the power is cut: about `count` of them, the last among them. `CUTS=all`: after each; that can
+/// take hours, so `CUTS=K/N` takes every N-th from the K-th on (K from 1), and N runs have them all.
+///
+/// # Panics
+/// When `CUTS` is none of these.
+pub fn sample(commands: RangeInclusive<u64>, count: u64) -> impl Iterator<Item = u64> {
+    let (first, last) = commands.into_inner();
+    let (skipped, stride) = match std::env::var("CUTS") {
+        Err(_) => (0, ((last - first) / count).max(1)),
+        Ok(cuts) => {
+            part_of(&cuts).unwrap_or_else(|| panic!("CUTS={cuts} is neither 'all' nor K/N"))
+        }
+    };
+    (first + skipped..last)
+        .step_by(stride as usize)
+        .chain([last])
+}
+
+/// How many commands are left out in the beginning, and the distance of those that are taken.
+fn part_of(cuts: &str) -> Option<(u64, u64)> {
+    if cuts == "all" {
+        return Some((0, 1));
+    }
+    let (part, parts) = cuts.split_once('/')?;
+    let (part, parts) = (part.parse::<u64>().ok()?, parts.parse().ok()?);
+    (1..=parts).contains(&part).then_some((part - 1, parts))
+}
+
+/// Calls `cut` with a [`sample`] of the commands. Returns what it found after each.
 ///
 /// # Panics
 /// When `cut` complains.
@@ -20,15 +47,7 @@ pub fn everywhere<T>(
     seed: u64,
     mut cut: impl FnMut(u64) -> Result<T, String>,
 ) -> Vec<(u64, T)> {
-    let (first, last) = commands.into_inner();
-    let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-    let stride = if all {
-        1
-    } else {
-        ((last - first) / count).max(1)
-    };
-    let sample = (first..last).step_by(stride as usize).chain([last]);
-    let found = sample.map(|n| {
+    let found = sample(commands, count).map(|n| {
         let found = cut(n);
         (
             n,

@@ -1,7 +1,7 @@
 //! What is written with `dedup`: equal blocks are stored once, and the tables count exactly the pointers that there
 //! are, whatever is overwritten, cut off, snapshotted, cloned or destroyed, and whenever the power is cut.
 //!
-//! `CUTS=all` tries every single write, with `zdb` after each; the default takes a sample.
+//! `CUTS=all` tries every single write, with `zdb` after every third; the default takes a sample.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,6 +17,7 @@ use phys::scan::DSS_FINISHED;
 use phys::{BlkPtrPhys, ChecksumType, DvaPhys, PropValue, ScanPhys, feature};
 use ram::Memory;
 use spa::{Prune, SharedTables, Spa};
+use torture::cuts;
 use torture::golden::golden;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -31,7 +32,7 @@ const RECORDS_MAX: u64 = 24;
 /// Different contents of records.
 const PALETTE: u64 = 10;
 const HEADS_MAX: usize = 4;
-const CUTS: usize = 12;
+const CUTS: u64 = 12;
 
 /// `ZIO_CHECKSUM_VERIFY`
 const VERIFY: u64 = 1 << 8;
@@ -809,15 +810,9 @@ fn sim_power_cuts_while_blocks_are_deduplicated() {
         let disk = Arc::new(PowerCut::new("/disk0", DISK_BYTES));
         let states = history(&disk, seed);
         let (first, last) = (states[0].0, disk.supply().commands());
-        let all = std::env::var("CUTS").is_ok_and(|cuts| cuts == "all");
-        let stride = if all {
-            1
-        } else {
-            (last - first) as usize / CUTS + 1
-        };
-        for n in (first..=last).step_by(stride) {
+        for n in cuts::sample(first..=last, CUTS) {
             let image: Arc<dyn Provider> = Arc::new(disk.image_after(n, n));
-            if have_zdb() && (all || n % 3 == 0) {
+            if have_zdb() && n % 3 == 0 {
                 zdb_is_clean(&*image, n);
             }
             let spa = pool::open(&[image], false).unwrap_or_else(|e| panic!("cut after {n}: {e}"));

@@ -8,6 +8,7 @@ use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use phys::PropValue;
 use spa::Spa;
+use torture::cuts;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
 use zpl::mount::{Mount, init, mount};
@@ -201,10 +202,7 @@ fn cut_everywhere(seed: u64, pool: (Layout, usize)) {
             "only {} fsyncs",
             recording.fsyncs.len()
         );
-        let total = recording.last - recording.first;
-        let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-        let stride = if all { 1 } else { (total / CUTS).max(1) };
-        for n in (recording.first..=recording.last).step_by(stride as usize) {
+        for n in cuts::sample(recording.first..=recording.last, CUTS) {
             let outcome = recording.cut(n, seed ^ n);
             outcome.unwrap_or_else(|e| panic!("SEED={seed}, cut after command {n}: {e}"));
         }

@@ -7,6 +7,7 @@ use faulty::PowerCut;
 use geom::Provider;
 use phys::pool_names::LOG_SPACEMAP_ZAP;
 use spa::Spa;
+use torture::cuts;
 use torture::golden::{self, golden};
 use torture::pool;
 use zap::directory;
@@ -84,13 +85,7 @@ fn sim_power_cuts_while_logs_are_taken_over() {
         work(&spa);
         drop(spa);
         let last = disk.supply().commands();
-        let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-        let stride = if all {
-            1
-        } else {
-            ((last - first) / CUTS).max(1)
-        };
-        for n in (first..=last).step_by(stride as usize) {
+        for n in cuts::sample(first..=last, CUTS) {
             let image: Arc<dyn Provider> = Arc::new(disk.image_after(n, n));
             let spa = pool::open(&[image], false).unwrap_or_else(|e| panic!("cut after {n}: {e}"));
             let report = pool::verify(&spa).unwrap();

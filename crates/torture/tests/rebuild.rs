@@ -13,6 +13,7 @@ use phys::feature::DEVICE_REBUILD;
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, POOL_SCAN_SCRUB};
 use ram::Memory;
 use spa::{FeatureState, RebuildState, Resilver, Settings, Spa};
+use torture::cuts;
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -268,12 +269,8 @@ impl Recording {
 
 fn cut_everywhere(case: &Case, seed: u64) {
     let recording = record(case, seed);
-    let total = recording.commands - recording.first;
-    let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-    let stride = if all { 1 } else { (total / CUTS).max(1) };
     let mut stages: BTreeMap<Stage, u64> = BTreeMap::new();
-    let sample = (recording.first..recording.commands).step_by(stride as usize);
-    for n in sample.chain([recording.commands]) {
+    for n in cuts::sample(recording.first..=recording.commands, CUTS) {
         let seen = recording.cut(n, seed ^ n, case);
         let seen = seen.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
         if stages.insert(seen, n).is_none() {

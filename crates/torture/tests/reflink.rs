@@ -11,6 +11,7 @@ use geom::Provider;
 use oracle::{Zdb, have_zdb};
 use phys::feature::{BLOCK_CLONING, BLOCK_CLONING_ENDIAN, PHYSICAL_REWRITE, Release};
 use spa::Spa;
+use torture::cuts;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
 use zpl::mount::{Mount, init, mount};
@@ -437,13 +438,7 @@ fn sim_power_cuts_while_files_are_cloned() {
         let last = supply.commands();
         spa.close().unwrap();
         assert!(model.clones > 10, "{} clones", model.clones);
-        let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-        let stride = if all {
-            1
-        } else {
-            ((last - first) / CUTS).max(1)
-        };
-        for n in (first..=last).step_by(stride as usize) {
+        for n in cuts::sample(first..=last, CUTS) {
             let image =
                 |disk: &Arc<PowerCut>| Arc::new(disk.image_after(n, seed)) as Arc<dyn Provider>;
             let images: Vec<Arc<dyn Provider>> = disks.iter().map(image).collect();

@@ -9,6 +9,7 @@ use base::{Result, Txg};
 use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use spa::{ImportOptions, Spa};
+use torture::cuts;
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -80,14 +81,8 @@ fn sim_power_cuts_while_a_pool_is_rewound() {
         let rewound = supply.commands();
         spa.close().unwrap();
         let end = supply.commands();
-        let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-        let stride = if all {
-            1
-        } else {
-            ((end - begin) / CUTS).max(1)
-        };
         let mut seen = [false; 2];
-        for n in (begin..=end).step_by(stride as usize) {
+        for n in cuts::sample(begin..=end, CUTS) {
             let image = |disk: &Arc<PowerCut>| Arc::new(disk.image_after(n, seed ^ n)) as _;
             let images: Vec<Arc<dyn Provider>> = disks.iter().map(image).collect();
             let spa = open(&images, None).unwrap_or_else(|e| panic!("cut after {n}: {e}"));

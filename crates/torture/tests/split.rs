@@ -10,6 +10,7 @@ use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use ram::Memory;
 use spa::{ImportOptions, NewName, Spa};
+use torture::cuts;
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -197,16 +198,8 @@ fn sim_power_cuts_while_a_pool_is_split() {
             );
             found
         };
-        let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
-        let stride = if all {
-            1
-        } else {
-            ((last - first) / CUTS).max(1)
-        };
-        let sample: Vec<(u64, bool)> = (first..=last)
-            .step_by(stride as usize)
-            .map(|n| (n, cut(n)))
-            .collect();
+        let sample = cuts::sample(first..=last, CUTS);
+        let sample: Vec<(u64, bool)> = sample.map(|n| (n, cut(n))).collect();
         // Where one pool becomes two, every command counts.
         for pair in sample.windows(2) {
             if let [(before, old), (after, new)] = pair
