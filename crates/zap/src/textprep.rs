@@ -51,6 +51,13 @@ pub(crate) fn is_known(flags: u64) -> bool {
 /// `name` in the form that `flags` say.
 #[doc(alias = "u8_textprep_str")]
 pub(crate) fn prepare(name: &[u8], flags: u64) -> Vec<u8> {
+    if name.is_ascii() {
+        // As what follows would: such names are most, and those of all snapshots come here.
+        return match flags & TO_UPPER {
+            0 => name.to_vec(),
+            _ => name.to_ascii_uppercase(),
+        };
+    }
     let mut rest = name;
     let mut out = Vec::with_capacity(name.len());
     while let Some((first, after)) = rest.split_first() {

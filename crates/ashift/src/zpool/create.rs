@@ -80,6 +80,9 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     }
     check_sizes(pool, (&tops, &aux))?;
     check_mountpoint(session, name, facts.altroot.as_deref(), &wanted)?;
+    let typed = args.values('O').filter_map(split_assignment);
+    let names = name_rules::of_new(typed, NameRules::default());
+    let names = names.map_err(|why| format!("cannot create '{name}': {why}"))?;
     if args.has('n') {
         print!("{}", vdev_spec::layout(pool, &spec, &shown_name));
         return Ok(());
@@ -90,9 +93,6 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     if let Encrypted::Root(root) = encryption.ask(session.pools(), name)? {
         wanted.encryption = Some(root);
     }
-    let typed = args.values('O').filter_map(split_assignment);
-    let names = name_rules::of_new(typed, NameRules::default());
-    let names = names.map_err(|why| format!("cannot create '{name}': {why}"))?;
     let root = RootFilesystem { names, limits };
     session.create(name, &tops?, &aux, &facts, wanted, &root)?;
     if session.pools().can_mount() {
