@@ -117,8 +117,7 @@ fn assert_near(what: &str, planned: f64, measured: f64) {
 }
 
 /// An experiment that does what a plan does for one combination, with readings named as its figures.
-fn as_experiment(create: &str, data: &Path) -> String {
-    let drive = "p4500,size=8GB";
+fn as_experiment(create: &str, drive: &str, data: &Path) -> String {
     format!(
         r#"
 title = "The pool that was planned"
@@ -175,20 +174,26 @@ seconds = true
     )
 }
 
-/// What the plan says of a pool, and what the lab measures on such a pool.
+/// What the plan says of a pool, and what the lab measures on such a pool. `PLAN_DATA=/usr` takes that folder, and
+/// disks.
 #[test]
 fn the_pool_uses_what_was_planned_and_the_lab_measures_the_same_times() {
     let bench = Bench::new();
+    let (drive, data) = match std::env::var_os("PLAN_DATA") {
+        Some(data) => ("wd30ezrx", PathBuf::from(data)),
+        None => ("p4500,size=8GB", bench.path("data")),
+    };
     make_tree(&bench.path("data"), 600, 30 << 20);
     let plan = bench.json(&format!(
-        "plan -jq {THREE} -l raidz1 -a 12 -r 128K -c lz4 --sample all data"
+        "plan -jq --drives {drive},{drive},{drive} -l raidz1 -a 12 -r 128K -c lz4 --sample all {}",
+        data.display()
     ));
     let create = plan["advice"][0]["commands"][0].as_str().unwrap();
     let create = create
         .replace("DISK1", "ada0")
         .replace("DISK2", "ada1")
         .replace("DISK3", "ada2");
-    let experiment = as_experiment(&create, &bench.path("data"));
+    let experiment = as_experiment(&create, drive, &data);
     fs::write(bench.path("planned.toml"), experiment).unwrap();
     let lab = bench.json("lab run -j planned.toml");
     let figures = lab["cases"][0]["figures"].as_array().unwrap();
@@ -267,8 +272,14 @@ fn parts_run_by_gnu_parallel_are_the_whole() {
 fn what_is_known_is_not_tried_again() {
     let bench = Bench::new();
     make_tree(&bench.path("data"), 60, 1 << 20);
-    let line = "plan -q --drives wd30ezrx -a 12 -r 128K,1M -c lz4,off --results known --report page.html data";
+    let line = "plan -q --drives wd30ezrx -a 12 -r 128K,1M -c lz4,off --results known --report page.html --keep kept data";
     let first = bench.ok(line);
+    let kept = format!("-m {} ls -A tank:/", bench.path("kept/0004").display());
+    assert_eq!(
+        bench.ok(&kept),
+        "data\n",
+        "the machine of each pool is kept"
+    );
     let page = fs::read_to_string(bench.path("page.html")).unwrap();
     assert!(
         page.contains("<svg") && page.contains("ashift plan --drives wd30ezrx"),

@@ -148,6 +148,7 @@ fn tried(
         one_in,
         scale: one_in as f64,
         jobs: 2,
+        keep: false,
     };
     let all: Vec<usize> = (0..request.combinations().len()).collect();
     let tried = Mutex::new(BTreeMap::new());
@@ -320,6 +321,7 @@ fn values_that_no_pool_takes_are_found_before_anything_is_measured() {
             one_in: 1,
             scale: 1.0,
             jobs: 1,
+            keep: false,
         };
         trial.check(&Picky(Fake::default()))
     }
@@ -400,6 +402,49 @@ fn a_sample_has_an_nth_of_everything() {
         found,
         "nothing was changed"
     );
+}
+
+/// Many folders of one file, some of eight, two of 64, and 12 files of 3 MiB.
+#[test]
+fn a_sample_has_as_many_small_and_large_folders_and_files_as_there_should_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, sample) = (folder.path().join("data"), folder.path().join("sample"));
+    let kinds = [("one", 96, 1), ("some", 24, 8), ("many", 2, 64)];
+    for (name, folders, files) in kinds {
+        for (at, file) in (0..folders).flat_map(|at| (0..files).map(move |file| (at, file))) {
+            let folder = data.join(format!("{name}{at}"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(format!("f{file}")), "text").unwrap();
+        }
+    }
+    for at in 0..12 {
+        let large = fs::File::create(data.join(format!("one{at}/large"))).unwrap();
+        large.set_len(3 << 20).unwrap();
+    }
+    let survey = Survey::of(&data, &|_| ()).unwrap();
+    survey.copy_sample(4, &sample, &|_| Ok(())).unwrap();
+    let inside = |folder: &Path| -> Vec<fs::DirEntry> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(std::result::Result::unwrap).collect()
+    };
+    let mut folders = vec![sample.clone()];
+    let below = inside(&sample).into_iter().map(|entry| entry.path());
+    folders.extend(below.filter(|path| path.is_dir()));
+    let all: Vec<Vec<fs::DirEntry>> = folders.iter().map(|folder| inside(folder)).collect();
+    let sizes = all.iter().flatten();
+    let large = sizes.map(|entry| entry.metadata().unwrap().len() >> 20);
+    let large: Vec<u64> = large.filter(|mib| *mib > 0).collect();
+    assert_eq!(
+        large, [3; 3],
+        "a quarter of the large files, as long as they were"
+    );
+    let with = |entries: std::ops::Range<usize>| {
+        let lengths = all.iter().map(Vec::len);
+        lengths.filter(|length| entries.contains(length)).count()
+    };
+    // The two large ones, and the folder in which all are, became one.
+    let found = (all.len(), with(0..5), with(5..15), with(50..70));
+    assert_eq!(found, (31, 24, 6, 1));
 }
 
 #[test]

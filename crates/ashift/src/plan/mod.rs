@@ -182,6 +182,7 @@ fn try_all(
         one_in: sample.one_in,
         scale: sample.scale(survey.found.bytes),
         jobs: asked.jobs,
+        keep: asked.keep.is_some(),
     };
     trial.check(&Children)?;
     let copying = bar(parsed, Some(sample.bytes), true, "taking a sample");

@@ -39,6 +39,7 @@ impl Pool<'_> {
         self.rest()?;
         let nothing = self.typed("find tank:/")?;
         let nothing_to_scrub = self.typed("zpool scrub -w tank")?;
+        let nothing_to_replace = self.replace("ada0", "new0")?;
         let empty = self.space()?;
         self.rest()?;
         let files = self.trial.files.display().to_string();
@@ -54,7 +55,7 @@ impl Pool<'_> {
         let walk = self.typed("find tank:/")?;
         let read = self.typed("sha256sum -rU tank:/")?;
         let scrub = self.typed("zpool scrub -w tank")?;
-        let replace = self.replace()?;
+        let replace = self.replace("new0", "new1")?;
         let partial_writes = self.shell.traces(&self.machine)?;
         let times = |answer: &Answer| self.scaled(answer, &nothing);
         Ok(Tried::Measured(Figures {
@@ -66,19 +67,21 @@ impl Pool<'_> {
             walk: times(&walk),
             read: times(&read),
             scrub: self.scaled(&scrub, &nothing_to_scrub),
-            replace: replace.map(|answer| self.scaled(&answer, &nothing_to_scrub)),
+            replace: (replace.zip(nothing_to_replace))
+                .map(|(answer, nothing)| self.scaled(&answer, &nothing)),
             partial_writes: reading::counted(Count::PartialWrites, &partial_writes) as u64,
         }))
     }
 
     /// Replaces a drive that is gone.
-    fn replace(&self) -> Result<Option<Answer>> {
+    fn replace(&self, gone: &str, new: &str) -> Result<Option<Answer>> {
         if self.combination.layout == Layout::Stripe {
             return Ok(None);
         }
-        self.typed("zpool offline tank ada0")?;
+        self.typed(&format!("zpool offline tank {gone}"))?;
         self.rest()?;
-        self.typed("zpool replace -w tank ada0 new0").map(Some)
+        self.typed(&format!("zpool replace -w tank {gone} {new}"))
+            .map(Some)
     }
 
     /// Lets the drives write what is in their caches, and turns all off and on. What a drive keeps in its cache

@@ -31,6 +31,8 @@ pub struct Trial<'a> {
     pub scale: f64,
     /// How many machines there are at a time.
     pub jobs: usize,
+    /// Machines stay where they were made.
+    pub keep: bool,
 }
 
 impl Trial<'_> {
@@ -100,7 +102,9 @@ impl Trial<'_> {
             let text = format!("{error}\nthe machine is kept in {}", pool.machine.display());
             Error::new(ErrorKind::InvalidInput, text)
         })?;
-        forget(&pool.machine);
+        if !self.keep {
+            forget(&pool.machine);
+        }
         Ok(tried)
     }
 
@@ -129,16 +133,16 @@ impl Trial<'_> {
         format!("{},size={}", drive.profile, bytes / 4096 * 4096)
     }
 
-    /// A machine with all drives, and one to replace the first by.
+    /// A machine with all drives, and two to replace the first by, one after the other.
     fn machine(&self, shell: &dyn Shell, place: usize) -> Result<PathBuf> {
         let request = self.request;
         let names = Names::of_machine(request);
         let part = |drive: &PlannedDrive| self.part(drive);
-        let spare = ("new0".to_owned(), &request.drives[0]);
+        let spares = ["new0", "new1"].map(|name| (name.to_owned(), &request.drives[0]));
         let of = |names: Vec<String>, drives| names.into_iter().zip(drives);
         let all = of(names.drives, &request.drives)
             .chain(of(names.special, &request.special))
-            .chain([spare]);
+            .chain(spares);
         let plan = MachinePlan {
             drives: all.map(|(name, drive)| (name, part(drive))).collect(),
             seed: request.seed,

@@ -4,11 +4,12 @@
 //! One in N of everything, so that all figures are to be multiplied by one number:
 //! - files below [`PIECE_BYTES`], sorted by size (in powers of two), extension and place in the walk, every Nth:
 //!   sizes, kinds and places are distributed as they were;
-//! - of larger files, in the order of the walk, every Nth piece of [`PIECE_BYTES`], the shorter ones at their ends,
-//!   too; pieces of one file become one file;
+//! - of larger files, sorted likewise, every Nth piece of [`PIECE_BYTES`], the shorter ones at their ends, too; the
+//!   pieces of N files that follow one another become one file, where one of them lies. So there are as many files as
+//!   there should be, each about as long as those are;
 //! - symbolic links, every Nth;
-//! - folders: N that follow one another in the walk become one, below the one that its first one's parent became. So
-//!   folders have as many entries as before, and are nested in a similar way.
+//! - folders: N with about as many entries become one, below the one that the parent of the first of them became. So
+//!   small and large folders are as many as there should be, and are nested in a similar way.
 //!
 //! # Accuracy
 //! What all files come to is known, so the figures are multiplied by the bytes there are over the bytes taken, not by
@@ -18,6 +19,7 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -71,12 +73,12 @@ impl Survey {
     #[must_use]
     pub fn sample(&self, one_in: u64) -> Sample {
         let chosen = self.chosen(one_in);
-        let pieces = chosen.iter().flat_map(|(_, pieces)| pieces);
+        let pieces = chosen.iter().flat_map(|taken| &taken.pieces);
         Sample {
             one_in,
             files: chosen.len() as u64,
             folders: self.found.folders.div_ceil(one_in),
-            bytes: pieces.map(|(start, end)| end - start).sum(),
+            bytes: pieces.map(|piece| piece.end - piece.start).sum(),
         }
     }
 
@@ -92,40 +94,82 @@ impl Survey {
     ) -> Result<()> {
         let mut copying = Copying::start(self, one_in, folder)?;
         let mut bytes = 0;
-        for (leaf, pieces) in self.chosen(one_in) {
-            bytes += copying.file(leaf, &pieces)?;
+        for taken in self.chosen(one_in) {
+            bytes += copying.file(&taken)?;
             progress(bytes)?;
         }
         let mut links = every(one_in, &self.links);
         links.try_for_each(|leaf| copying.link(leaf))
     }
 
-    /// The files to take, each with the ranges of it, in the order of the walk.
-    fn chosen(&self, one_in: u64) -> Vec<(&Leaf, Vec<(u64, u64)>)> {
+    /// The files to make, in the order of the walk.
+    fn chosen(&self, one_in: u64) -> Vec<Taken<'_>> {
         let in_pieces = |leaf: &&Leaf| one_in > 1 && leaf.bytes >= PIECE_BYTES;
-        let (large, mut small): (Vec<_>, Vec<_>) = self.files.iter().partition(in_pieces);
+        let (mut large, mut small): (Vec<_>, Vec<_>) = self.files.iter().partition(in_pieces);
         // Sorting keeps the order of the walk among files of one kind.
-        small.sort_by_key(|leaf| (leaf.bytes.checked_ilog2(), extension(leaf)));
-        let whole = every(one_in, &small).map(|leaf| (*leaf, vec![(0, leaf.bytes)]));
-        let mut chosen: Vec<(&Leaf, Vec<(u64, u64)>)> = whole.collect();
-        let mut to_skip = (one_in - 1) / 2;
-        for leaf in large {
-            let mut pieces = Vec::new();
-            let count = leaf.bytes.div_ceil(PIECE_BYTES);
+        for files in [&mut large, &mut small] {
+            files.sort_by_key(|leaf| (leaf.bytes.checked_ilog2(), extension(leaf)));
+        }
+        let whole = every(one_in, &small).map(|leaf| Taken::whole(leaf));
+        let mut chosen: Vec<Taken<'_>> = whole.collect();
+        chosen.extend(joined(one_in, &large));
+        chosen.sort_by_key(|taken| (taken.leaf.folder, &taken.leaf.name));
+        chosen
+    }
+}
+
+/// A file of the sample.
+struct Taken<'a> {
+    /// The file whose place, name and attributes it has.
+    leaf: &'a Leaf,
+    /// What it holds, one piece after another.
+    pieces: Vec<Piece<'a>>,
+}
+
+/// The range `start..end` of a file.
+struct Piece<'a> {
+    of: &'a Leaf,
+    start: u64,
+    end: u64,
+}
+
+impl Taken<'_> {
+    fn whole(leaf: &Leaf) -> Taken<'_> {
+        let piece = Piece {
+            of: leaf,
+            start: 0,
+            end: leaf.bytes,
+        };
+        Taken {
+            leaf,
+            pieces: vec![piece],
+        }
+    }
+}
+
+/// Makes one file of N large ones each, of every Nth piece of them all.
+fn joined<'a>(one_in: u64, large: &[&'a Leaf]) -> Vec<Taken<'a>> {
+    let mut joined = Vec::new();
+    let mut to_skip = (one_in - 1) / 2;
+    for group in large.chunks(usize::try_from(one_in).unwrap_or(usize::MAX)) {
+        let mut pieces = Vec::new();
+        for of in group {
+            let count = of.bytes.div_ceil(PIECE_BYTES);
             let mut at = to_skip;
             while at < count {
                 let start = at * PIECE_BYTES;
-                pieces.push((start, (start + PIECE_BYTES).min(leaf.bytes)));
+                let end = (start + PIECE_BYTES).min(of.bytes);
+                pieces.push(Piece { of, start, end });
                 at += one_in;
             }
             to_skip = at - count;
-            if !pieces.is_empty() {
-                chosen.push((leaf, pieces));
-            }
         }
-        chosen.sort_by(|(a, _), (b, _)| (a.folder, &a.name).cmp(&(b.folder, &b.name)));
-        chosen
+        if !pieces.is_empty() {
+            let leaf = group[group.len() / 2];
+            joined.push(Taken { leaf, pieces });
+        }
     }
+    joined
 }
 
 /// What kind of file it is, as far as its name says.
@@ -141,8 +185,7 @@ fn every<T>(one_in: u64, all: &[T]) -> impl Iterator<Item = &T> {
 
 struct Copying<'a> {
     survey: &'a Survey,
-    one_in: u64,
-    /// The paths of the folders that were made: that of N of the survey each.
+    /// What each folder of the survey became.
     folders: Vec<PathBuf>,
     taken: HashSet<PathBuf>,
 }
@@ -151,31 +194,27 @@ impl Copying<'_> {
     fn start<'a>(survey: &'a Survey, one_in: u64, folder: &Path) -> Result<Copying<'a>> {
         let mut copying = Copying {
             survey,
-            one_in,
-            folders: Vec::new(),
+            folders: vec![PathBuf::new(); survey.folders.len()],
             taken: HashSet::new(),
         };
-        for first in every_first(one_in, survey.folders.len()) {
-            let path = match copying.folders.is_empty() {
-                true => folder.to_owned(),
-                false => {
+        for group in alike(survey, one_in) {
+            let path = match group[0] {
+                0 => folder.to_owned(),
+                // What is above the first of a group comes before it in the walk, so its group has been made.
+                first => {
                     let of = &survey.folders[first];
-                    let parent = copying.place(of.parent).to_owned();
+                    let parent = copying.folders[of.parent].clone();
                     copying.free(&parent, &of.name)
                 }
             };
             fs::create_dir(&path)
                 .map_err(Error::from)
                 .within(|| path.display().to_string())?;
-            copying.folders.push(path);
+            for member in group {
+                copying.folders[member].clone_from(&path);
+            }
         }
         Ok(copying)
-    }
-
-    /// What a folder of the survey became.
-    fn place(&self, folder: usize) -> &Path {
-        let group = folder / usize::try_from(self.one_in).unwrap_or(usize::MAX);
-        &self.folders[group]
     }
 
     /// A path in a folder that is not used yet.
@@ -191,17 +230,28 @@ impl Copying<'_> {
         path
     }
 
-    /// Copies a file, and returns its size.
-    fn file(&mut self, leaf: &Leaf, pieces: &[(u64, u64)]) -> Result<u64> {
-        let from = self.survey.leaf_path(leaf);
-        let folder = self.place(leaf.folder).to_owned();
-        let to = self.free(&folder, &leaf.name);
-        copy(&from, &to, pieces).within(|| from.display().to_string())
+    /// Makes a file, and returns its size.
+    fn file(&mut self, taken: &Taken<'_>) -> Result<u64> {
+        let folder = self.folders[taken.leaf.folder].clone();
+        let to = self.free(&folder, &taken.leaf.name);
+        let target = File::create_new(&to)
+            .map_err(Error::from)
+            .within(|| to.display().to_string())?;
+        let mut at = 0;
+        for piece in &taken.pieces {
+            let from = self.survey.leaf_path(piece.of);
+            copy_range(&from, &target, piece.start..piece.end, at)
+                .within(|| from.display().to_string())?;
+            at += piece.end - piece.start;
+        }
+        let like = self.survey.leaf_path(taken.leaf);
+        finish(&target, at, &like).within(|| like.display().to_string())?;
+        Ok(at)
     }
 
     fn link(&mut self, leaf: &Leaf) -> Result<()> {
         let from = self.survey.leaf_path(leaf);
-        let folder = self.place(leaf.folder).to_owned();
+        let folder = self.folders[leaf.folder].clone();
         let to = self.free(&folder, &leaf.name);
         let made = fs::read_link(&from).and_then(|target| symlink(target, to));
         made.map_err(Error::from)
@@ -209,41 +259,51 @@ impl Copying<'_> {
     }
 }
 
-/// The first of each N.
-fn every_first(one_in: u64, count: usize) -> impl Iterator<Item = usize> {
-    (0..count).step_by(usize::try_from(one_in).unwrap_or(usize::MAX))
+/// Puts folders with about as many entries together, N each: the places of a group in the order of the walk, and groups
+/// in that of their first ones.
+fn alike(survey: &Survey, one_in: u64) -> Vec<Vec<usize>> {
+    let mut entries = vec![0_usize; survey.folders.len()];
+    let folders = survey.folders.iter().map(|folder| folder.parent);
+    let leaves = survey.files.iter().chain(&survey.links);
+    for parent in folders.chain(leaves.map(|leaf| leaf.folder)) {
+        entries[parent] += 1;
+    }
+    let mut places: Vec<usize> = (0..entries.len()).collect();
+    places.sort_by_key(|place| entries[*place]);
+    let step = usize::try_from(one_in).unwrap_or(usize::MAX);
+    let mut groups: Vec<Vec<usize>> = places.chunks(step).map(<[usize]>::to_vec).collect();
+    for group in &mut groups {
+        group.sort_unstable();
+    }
+    groups.sort_unstable();
+    groups
 }
 
-/// Copies ranges of a file, one after another, with its holes, its mode, times and extended attributes; returns the
-/// size of what it made.
-fn copy(from: &Path, to: &Path, pieces: &[(u64, u64)]) -> Result<u64> {
-    let source = File::open(from)?;
-    let target = File::create_new(to)?;
-    let mut at = 0;
-    for &(start, end) in pieces {
-        copy_range(&source, &target, start, end, at)?;
-        at += end - start;
-    }
-    target.set_len(at)?;
-    copy_attributes(&source, &target)?;
-    let metadata = source.metadata()?;
+/// Gives a file its size, and the mode, times and extended attributes of another.
+fn finish(target: &File, bytes: u64, like: &Path) -> Result<()> {
+    let like = File::open(like)?;
+    target.set_len(bytes)?;
+    copy_attributes(&like, target)?;
+    let metadata = like.metadata()?;
     target.set_permissions(metadata.permissions())?;
     target.set_modified(metadata.modified()?)?;
-    Ok(at)
+    Ok(())
 }
 
-/// Copies what is data in `start..end` to `at`.
-fn copy_range(source: &File, target: &File, start: u64, end: u64, at: u64) -> Result<()> {
+/// Copies what is data in a range of a file to `at`.
+fn copy_range(source: &Path, target: &File, range: Range<u64>, at: u64) -> Result<()> {
+    let source = File::open(source)?;
+    let Range { start, end } = range;
     let mut buffer = vec![0; 1 << 20];
     let mut here = start;
     while here < end {
-        let data = match seek(source, SeekFrom::Data(here)) {
+        let data = match seek(&source, SeekFrom::Data(here)) {
             Ok(data) => data.min(end),
             Err(Errno::NXIO) => end,
             // A file system without holes.
             Err(_) => here,
         };
-        let hole = seek(source, SeekFrom::Hole(data))
+        let hole = seek(&source, SeekFrom::Hole(data))
             .unwrap_or(end)
             .clamp(data, end);
         here = data;
