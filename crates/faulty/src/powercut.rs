@@ -85,6 +85,30 @@ struct Past {
     before: Memory,
     /// The commands, each with its number from the supply, ascending.
     history: Vec<(u64, Noted)>,
+    /// The contents after so many of them: images of one moment after another are quickly made.
+    flushed: Option<(usize, Memory)>,
+}
+
+impl Past {
+    fn since(before: Memory) -> Past {
+        Past {
+            before,
+            history: Vec::new(),
+            flushed: None,
+        }
+    }
+
+    /// The contents after the first `count` commands.
+    fn after(&mut self, count: usize) -> Memory {
+        let known = self.flushed.take().filter(|(done, _)| *done <= count);
+        let (done, disk) = known.unwrap_or_else(|| (0, self.before.snapshot()));
+        for (_, command) in &self.history[done..count] {
+            command.apply(&disk);
+        }
+        let image = disk.snapshot();
+        self.flushed = Some((count, disk));
+        image
+    }
 }
 
 /// A RAM disk that records its commands.
@@ -129,14 +153,10 @@ impl PowerCut {
     }
 
     fn that_holds(disk: Memory, supply: &Arc<PowerSupply>) -> Self {
-        let past = Past {
-            before: disk.snapshot(),
-            history: Vec::new(),
-        };
         PowerCut {
+            past: Mutex::new(Past::since(disk.snapshot())),
             now: disk,
             supply: Arc::clone(supply),
-            past: Mutex::new(past),
         }
     }
 
@@ -148,9 +168,7 @@ impl PowerCut {
 
     /// Forgets all commands so far: images of earlier moments are no longer available.
     pub fn forget(&self) {
-        let mut past = self.past.lock();
-        past.before = self.now.snapshot();
-        past.history.clear();
+        *self.past.lock() = Past::since(self.now.snapshot());
     }
 
     /// The image that is left if the power fails now.
@@ -163,22 +181,15 @@ impl PowerCut {
     /// acknowledged and before the next one begins.
     #[must_use]
     pub fn image_after(&self, n_commands: u64, seed: u64) -> Memory {
-        let past = self.past.lock();
-        let seen = past
-            .history
-            .partition_point(|(number, _)| *number <= n_commands);
-        let seen = &past.history[..seen];
-        let flushed = seen
-            .iter()
-            .rposition(|(_, c)| matches!(c, Noted::Flush))
-            .unwrap_or(0);
-        let disk = past.before.snapshot();
-        for (_, command) in &seen[..flushed] {
-            command.apply(&disk);
-        }
+        let mut past = self.past.lock();
+        let history = &past.history;
+        let seen = history.partition_point(|(number, _)| *number <= n_commands);
+        let is_flush = |(_, command): &(u64, Noted)| matches!(command, Noted::Flush);
+        let flushed = history[..seen].iter().rposition(is_flush).unwrap_or(0);
+        let disk = past.after(flushed);
         // Own generator: the image depends on the commands and its seed alone.
         let mut random = SeededRandom::new(seed ^ 0x6a09_e667_f3bc_c908);
-        for (_, command) in &seen[flushed..] {
+        for (_, command) in &past.history[flushed..seen] {
             self.apply_damaged(&disk, command, &mut random);
         }
         disk

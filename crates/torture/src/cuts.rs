@@ -10,21 +10,26 @@ use crate::model::World;
 pub type Step = (World, Option<u64>);
 
 /// After which commands the power is cut: about `count` of them, the last among them. `CUTS=all`: after each; that can
-/// take hours, so `CUTS=K/N` takes every N-th from the K-th on (K from 1), and N runs have them all.
+/// take hours, so `CUTS=K/N` takes every N-th from the K-th on (K from 1), and N runs have them all. With either, and
+/// `--nocapture`, a line says now and then how far it is.
 ///
 /// # Panics
 /// When `CUTS` is none of these.
 pub fn sample(commands: RangeInclusive<u64>, count: u64) -> impl Iterator<Item = u64> {
     let (first, last) = commands.into_inner();
-    let (skipped, stride) = match std::env::var("CUTS") {
+    let asked = std::env::var("CUTS");
+    let (skipped, stride) = match &asked {
         Err(_) => (0, ((last - first) / count).max(1)),
-        Ok(cuts) => {
-            part_of(&cuts).unwrap_or_else(|| panic!("CUTS={cuts} is neither 'all' nor K/N"))
-        }
+        Ok(cuts) => part_of(cuts).unwrap_or_else(|| panic!("CUTS={cuts} is neither 'all' nor K/N")),
     };
-    (first + skipped..last)
-        .step_by(stride as usize)
-        .chain([last])
+    let tell = move |(at, n): (usize, u64)| {
+        if asked.is_ok() && at.is_multiple_of(100) {
+            eprintln!("cut after {n}; from {first} to {last}");
+        }
+        n
+    };
+    let cuts = (first + skipped..last).step_by(stride as usize);
+    cuts.chain([last]).enumerate().map(tell)
 }
 
 /// How many commands are left out in the beginning, and the distance of those that are taken.
@@ -68,12 +73,12 @@ pub fn everywhere<T>(
 pub fn find<'a>(worlds: &'a [Step], spa: &Spa, n: u64) -> Result<&'a World, String> {
     let known = |(_, at): &Step| at.is_some_and(|at| at <= n);
     let synced = worlds.iter().rposition(known).expect("the first is");
-    let compare = |(world, _): &Step| world.compare(spa.parts().dsl());
-    let outcomes: Vec<_> = worlds[synced..].iter().map(compare).collect();
-    match outcomes.iter().position(Result::is_ok) {
-        Some(at) => Ok(&worlds[synced + at].0),
-        None => Err(format!(
-            "no state since step {synced} is there: {outcomes:#?}"
-        )),
+    let mut wrong = Vec::new();
+    for (world, _) in &worlds[synced..] {
+        match world.compare(spa.parts().dsl()) {
+            Ok(()) => return Ok(world),
+            Err(error) => wrong.push(error),
+        }
     }
+    Err(format!("no state since step {synced} is there: {wrong:#?}"))
 }

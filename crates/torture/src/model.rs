@@ -327,9 +327,11 @@ fn compare_objects(dsl: &Arc<DslPool>, name: &str, objects: &Objects) -> Result<
         let dnode = objset.hold(ObjectId(*id)).map_err(within)?;
         let mut found = vec![0; bytes.len()];
         dnode.read(0, &mut found).map_err(within)?;
-        if let Some(at) = (0..bytes.len()).find(|at| found[*at] != bytes[*at]) {
+        if found != *bytes {
+            let at = found.iter().zip(bytes).position(|(a, b)| a != b);
             return Err(format!(
-                "{name}: object {id} differs at byte {at} of {}",
+                "{name}: object {id} differs at byte {} of {}",
+                at.expect("one differs"),
                 bytes.len()
             ));
         }

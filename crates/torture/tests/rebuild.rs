@@ -13,7 +13,7 @@ use phys::feature::DEVICE_REBUILD;
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, POOL_SCAN_SCRUB};
 use ram::Memory;
 use spa::{FeatureState, RebuildState, Resilver, Settings, Spa};
-use torture::cuts;
+use torture::cuts::{self, Step};
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -136,7 +136,7 @@ struct Recording {
     disks: Vec<Arc<PowerCut>>,
     first: u64,
     commands: u64,
-    worlds: Vec<(World, Option<u64>)>,
+    worlds: Vec<Step>,
 }
 
 /// The errors of all rebuilds, if there was one that has ended.
@@ -222,20 +222,6 @@ impl Recording {
         self.disks.iter().map(image).collect()
     }
 
-    /// The world that is there after the power was cut.
-    fn find(&self, spa: &Spa, n: u64) -> Result<&World, String> {
-        let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
-        let synced = self.worlds.iter().rposition(known).expect("the first is");
-        let mut wrong = Vec::new();
-        for (world, _) in &self.worlds[synced..] {
-            match world.compare(spa.parts().dsl()) {
-                Ok(()) => return Ok(world),
-                Err(error) => wrong.push(error),
-            }
-        }
-        Err(format!("no state since step {synced} is there: {wrong:#?}"))
-    }
-
     /// Cuts the power after the n-th command, opens what is left, and lets the rebuild go on, if it was begun. In the
     /// end the disks that may be lost are not needed. Returns how far it was.
     fn cut(&self, n: u64, seed: u64, case: &Case) -> Result<Stage, String> {
@@ -244,7 +230,7 @@ impl Recording {
         // Before the DTLs are read, any device is read from.
         spa.parts().tree().clear(None).unwrap();
         let stage = (spa.is_rebuilding(), !spa.rebuilds().is_empty());
-        let world = self.find(&spa, n)?;
+        let world = cuts::find(&self.worlds, &spa, n)?;
         finish(&spa).map_err(|e| format!("rebuild: {e}"))?;
         world.compare(spa.parts().dsl())?;
         let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
