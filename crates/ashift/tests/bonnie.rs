@@ -274,6 +274,66 @@ fn what_is_said_and_printed_is_what_the_original_prints() {
     }
 }
 
+/// The real one and ours make, find and remove the semaphores of each other, and wait for each other before each test.
+#[test]
+fn runs_begin_each_test_together() {
+    if !have(&["bonnie++"]) {
+        return;
+    }
+    let folder = folder();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    let answer = |is_real, options: &str| {
+        let mut command = program("bonnie++", is_real, folder.path());
+        command.args(["-u", "root", "-r", "0"]);
+        command.args(options.split(' ')).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        (output.status.success(), text(&output.stdout))
+    };
+    for is_real in [false, true] {
+        let run = |is_real, files: &str| {
+            let mut command = program("bonnie++", is_real, folder.path());
+            command.args("-y s -q -m box -u root -s 0 -x 1 -d".split(' '));
+            command.arg(folder.path()).args(["-n", files]);
+            command.stdin(Stdio::null()).stdout(Stdio::piped());
+            command.stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let made = (true, "Creating semaphore for 2 procs.\n".to_owned());
+        assert_eq!(answer(is_real, "-p 2"), made);
+        let mut first = run(!is_real, "1:100:100:1");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert!(
+            first.try_wait().unwrap().is_none(),
+            "it waits for the other"
+        );
+        let second = run(is_real, "1:100:100:1").wait_with_output().unwrap();
+        let first = first.wait_with_output().unwrap();
+        for output in [first, second] {
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            assert!(
+                text(&output.stdout).contains(",box,1,"),
+                "{}",
+                text(&output.stdout)
+            );
+        }
+        // All have gone by: a third run is one too many.
+        let third = run(is_real, "1").wait_with_output().unwrap();
+        assert!(!third.status.success());
+        assert_eq!(
+            answer(!is_real, "-p -1"),
+            (true, "Semaphore removed.\n".to_owned())
+        );
+        assert!(!answer(is_real, "-p -1").0, "there are none any more");
+        assert!(
+            !run(is_real, "1")
+                .wait_with_output()
+                .unwrap()
+                .status
+                .success()
+        );
+        assert!(!answer(is_real, "-p 2 -y s").0);
+    }
+}
+
 /// Lines of a real run, of ours, and such as neither prints.
 fn lines() -> String {
     let run = |is_real| {
@@ -371,6 +431,33 @@ fn in_a_machine_the_same_seed_gives_the_same_report() {
     assert_eq!(run(), report);
 }
 
+/// Two runs in one simulation: what each takes is what it takes beside the other.
+#[test]
+fn in_a_machine_runs_begin_each_test_together() {
+    let machine = Machine::new();
+    let run = "bonnie++ -y s -d /test -s 0 -n 1:100:100:1 -q -x 1";
+    let script = format!(
+        "bonnie++ -p 2\n{run} -m one -z 1 &\nsleep 100\n{run} -m two -z 2 &\nwait\nbonnie++ -p -1\n"
+    );
+    std::fs::write(machine.path().join("script"), script).unwrap();
+    let output = machine.run("-m m sh script");
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}{}", text(&output.stderr));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        (lines.len(), lines[0], lines[3]),
+        (4, "Creating semaphore for 2 procs.", "Semaphore removed."),
+        "{said}"
+    );
+    let names = |name: &str| {
+        lines[1..3]
+            .iter()
+            .filter(|line| line.contains(name))
+            .count()
+    };
+    assert_eq!((names(",one,"), names(",two,")), (1, 1), "{said}");
+}
+
 #[test]
 fn what_cannot_be_measured_is_said() {
     let machine = Machine::new();
@@ -398,7 +485,12 @@ fn what_cannot_be_measured_is_said() {
         ("bonnie++ -s 1:1000 -r 0", "usage: "),
         ("bonnie++ -s 1q", "-s: invalid size '1q'"),
         ("bonnie++ -k", "invalid option 'k'"),
-        ("bonnie++ -p 2", "semaphores"),
+        ("bonnie++ -p 0", "'0' is not a number of runs (1 to 32767)"),
+        ("bonnie++ -y q", "'q' is neither s nor p"),
+        (
+            "-m m bonnie++ -y s -d /test -s 0 -n 1",
+            "`ashift machine up` keeps it on",
+        ),
         (
             "-m m bonnie++ -d /test -s 100 -n 0 -f",
             "Can't write block ",

@@ -6,6 +6,7 @@
 //! implementation. Time is [`rt::now_ns`] and the processor's [`rt::cpu_ns`]: real on a host, simulated in a machine.
 //! - [`Bench`]: the twelve tests in their order, with the file names, sizes and calls of the original;
 //! - [`Report`]: the tables and the line of comma-separated values, as version 1.96 or 2.00 has them;
+//! - [`semaphores`]: several runs begin each test together;
 //! - [`csv_to_text`], [`csv_to_html`]: tables of such lines;
 //! - [`zcav`]: the rate of a drive at each place.
 //!
@@ -27,6 +28,7 @@ mod options;
 mod random;
 mod report;
 mod results;
+pub mod semaphores;
 mod stream;
 pub mod zcav;
 
@@ -38,4 +40,4 @@ pub use host::HostFiles;
 pub use options::{Era, Kind, Options};
 pub use random::Random;
 pub use report::Report;
-pub use results::{Results, Test};
+pub use results::{Results, TESTS, Test};

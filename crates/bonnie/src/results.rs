@@ -30,7 +30,7 @@ pub enum Test {
 }
 
 /// How many tests there are.
-pub(crate) const TESTS: usize = 12;
+pub const TESTS: usize = 12;
 
 pub(crate) const FILE_TESTS: [Test; 6] = [
     Test::ByteWrite,

@@ -314,6 +314,24 @@ mod tests {
     }
 
     #[test]
+    fn images_are_the_same_in_whatever_order_they_are_made() {
+        let disk = PowerCut::new("pc0", 1 << 20);
+        let mut random = SeededRandom::new(5);
+        for n in 0..60u8 {
+            match random.next_u64() % 4 {
+                0 => disk.flush().unwrap(),
+                1 => disk.delete(random.next_u64() % 4 * 512, 1024).unwrap(),
+                _ => disk.write(random.next_u64() % 7 * 512, &[n; 1024]).unwrap(),
+            }
+        }
+        let image = |n: u64| sectors(&disk.image_after(n, n), 8);
+        let ascending: Vec<_> = (0..=60).map(image).collect();
+        let mut descending: Vec<_> = (0..=60).rev().map(image).collect();
+        descending.reverse();
+        assert_eq!(ascending, descending);
+    }
+
+    #[test]
     fn one_supply_fails_for_all_its_disks() {
         let supply = PowerSupply::new();
         let a = PowerCut::fed_by(&supply, "a", 1 << 20, 512);

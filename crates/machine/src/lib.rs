@@ -19,6 +19,7 @@ mod lock;
 mod machine;
 mod memory;
 mod running;
+mod semaphores;
 mod taste;
 mod world;
 
@@ -30,5 +31,6 @@ pub use lock::{FileLock, LockMode, Patience};
 pub use machine::{Machine, MachineLock, NewMachine};
 pub use memory::{Memory, Zfs};
 pub use running::Running;
+pub use semaphores::Semaphores;
 pub use taste::ProviderInfo;
 pub use world::{NamesFor, World};

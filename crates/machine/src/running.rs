@@ -18,6 +18,7 @@ use crate::host_profile::HostProfile;
 use crate::layer::Layer;
 use crate::machine::Machine;
 use crate::memory::Memory;
+use crate::semaphores::Semaphores;
 use crate::world::World;
 
 /// How much time of a machine that is up may be lost when its process is killed, in ns.
@@ -27,6 +28,7 @@ const KEEP_CLOCK_NS: u64 = 1_000_000_000;
 pub struct Running {
     machine: Mutex<Machine>,
     slots: Mutex<Vec<Slot>>,
+    semaphores: Semaphores,
     seed: u64,
 }
 
@@ -76,6 +78,7 @@ impl Running {
             seed: machine.command_seed(),
             machine: Mutex::new(machine),
             slots: Mutex::new(slots),
+            semaphores: Semaphores::default(),
         })
     }
 
@@ -96,6 +99,12 @@ impl Running {
             return Ok(());
         }
         machine.save_clock(now_ns)
+    }
+
+    /// Its semaphores.
+    #[must_use]
+    pub fn semaphores(&self) -> &Semaphores {
+        &self.semaphores
     }
 
     /// The hostname in vdev labels and pool history.

@@ -3,6 +3,7 @@
 mod lines;
 mod pool_files;
 mod request;
+mod semaphores;
 mod user;
 mod zcav;
 
@@ -15,7 +16,7 @@ use service::Access;
 use signal_hook::consts::SIGINT;
 
 use self::pool_files::PoolFiles;
-use self::request::{Request, Runs, Seed};
+use self::request::{Request, Runs, Seed, Served, Turns};
 use self::user::User;
 use crate::caller::{self, Stream, caller};
 use crate::command::{Command, Entry};
@@ -31,8 +32,9 @@ const INTERRUPTED_CODE: u8 = 5;
 const USAGE: &str = "\
 usage: bonnie++ [-d FOLDER] [-s MIB[:CHUNK[:SEEKS[:SEEKERS]]]]
                 [-n THOUSANDS[:MAX[:MIN[:DIRECTORIES[:CHUNK]]]]] [-m MACHINE] [-r RAM_MIB] [-x RUNS]
-                [-u USER[:GROUP]] [-g GROUP] [-c CONCURRENCY] [-f[MIB]] [-b] [-D] [-q] [-y p]
+                [-u USER[:GROUP]] [-g GROUP] [-c CONCURRENCY] [-f[MIB]] [-b] [-D] [-q] [-y p|s]
                 [-z SEED | -Z FILE] [--era 1.96|2.00]
+       bonnie++ -p RUNS|-1
 ";
 
 const MORE: &str = "
@@ -50,7 +52,8 @@ pool (POOL/DATASET:/path); in a machine it is below a mountpoint, and the time i
   -f   nothing, or MIB, byte by byte      -b   everything onto the disk at once
   -D   past the cache                     -q   tables to stderr, and nothing else there
   -z   where random numbers begin         -Z   a file of them
-  -y p asks before each test, so that several may begin together
+  -y p asks before each test; -y s waits for the others: `bonnie++ -p 3` makes semaphores for three runs that
+       begin each test together, `-p -1` removes them; in a machine they are there while it is on
 
 The tables have the layout of version 2.00a, or with --era 1.96 of that one. In a machine whose
 memory is not known (`machine create --memory`) it is not looked at unless -r says it.
@@ -69,6 +72,12 @@ pub(crate) const BONNIE: Command<Entry> = Command::explained(
 
 fn run(args: &[String]) -> Outcome {
     let request = Request::parse(args)?;
+    if let Some(served) = request.semaphores {
+        return serve(served);
+    }
+    if request.turns == Turns::Semaphores {
+        semaphores::semaphores().find()?;
+    }
     let number = match crate::world::is_machine() {
         true => 1000 + rt::random_below(60_000) as u32,
         false => std::process::id(),
@@ -87,6 +96,22 @@ fn run(args: &[String]) -> Outcome {
     let outcome = outcome.map_err(|fail| fail.say(""));
     paths.close()?;
     outcome
+}
+
+/// Makes or removes the semaphores that runs with `-y s` wait for.
+fn serve(served: Served) -> Outcome {
+    let semaphores = semaphores::semaphores();
+    match served {
+        Served::Runs(runs) => {
+            semaphores.make(runs)?;
+            println!("Creating semaphore for {runs} procs.");
+        }
+        Served::Nobody => {
+            semaphores.remove()?;
+            println!("Semaphore removed.");
+        }
+    }
+    Ok(())
 }
 
 fn measure(request: &Request, paths: &Paths, random: Random, number: u32) -> Outcome {
@@ -180,16 +205,22 @@ impl Observer for Progress<'_> {
     }
 
     fn wait_for_turn(&mut self, test: Test) -> Result<(), Stop> {
-        if !self.request.asks {
-            return Ok(());
+        match self.request.turns {
+            Turns::Free => Ok(()),
+            Turns::Asked => {
+                print!("\n{}:\n", test as usize);
+                let caller = caller();
+                caller.flush(Stream::Out);
+                let mut line = String::new();
+                let read = caller.input().read_line(&mut line);
+                read.map_err(|error| Stop::Failed(format!("stdin: {error}")))?;
+                Ok(())
+            }
+            Turns::Semaphores => {
+                let come = semaphores::semaphores().come_to(test, &mut || self.is_interrupted());
+                come.map_err(|error| Stop::Failed(error.to_string()))
+            }
         }
-        print!("\n{}:\n", test as usize);
-        let caller = caller();
-        caller.flush(Stream::Out);
-        let mut line = String::new();
-        let read = caller.input().read_line(&mut line);
-        read.map_err(|error| Stop::Failed(format!("stdin: {error}")))?;
-        Ok(())
     }
 
     fn is_interrupted(&mut self) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use bonnie::semaphores::RUNS_MAX;
 use bonnie::{Era, Options};
 
 use super::user::Named;
@@ -18,8 +19,29 @@ pub(super) struct Request {
     pub(super) user: Option<Named>,
     pub(super) era: Era,
     pub(super) is_quiet: bool,
-    /// Asks before each test.
-    pub(super) asks: bool,
+    pub(super) turns: Turns,
+    /// What to do with the semaphores, instead of a run.
+    pub(super) semaphores: Option<Served>,
+}
+
+/// What a run waits for before each test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turns {
+    /// Nothing.
+    Free,
+    /// A line on stdin.
+    Asked,
+    /// The other runs.
+    Semaphores,
+}
+
+/// The semaphores that `-p` is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    /// They are made, for so many runs.
+    Runs(u16),
+    /// They are removed.
+    Nobody,
 }
 
 /// How often it runs.
@@ -107,6 +129,25 @@ pub(super) fn number(letter: char, text: &str) -> Outcome<u32> {
     number.map_err(|_| usage(format!("-{letter}: '{text}' is not a number")))
 }
 
+fn served(text: &str) -> Outcome<Served> {
+    match text.parse::<i32>() {
+        Ok(-1) => Ok(Served::Nobody),
+        Ok(runs @ 1..) if runs <= RUNS_MAX.into() => Ok(Served::Runs(runs as u16)),
+        _ => {
+            let text = format!("-p: '{text}' is not a number of runs (1 to {RUNS_MAX}), nor -1");
+            Err(usage(text))
+        }
+    }
+}
+
+fn turns(text: &str) -> Outcome<Turns> {
+    match text.chars().next().map(|first| first.to_ascii_lowercase()) {
+        Some('s') => Ok(Turns::Semaphores),
+        Some('p') => Ok(Turns::Asked),
+        _ => Err(usage(format!("-y: '{text}' is neither s nor p"))),
+    }
+}
+
 pub(super) fn era(text: &str) -> Outcome<Era> {
     match text {
         "1.96" => Ok(Era::V1_96),
@@ -126,7 +167,8 @@ impl Request {
             user: None,
             era: Era::default(),
             is_quiet: false,
-            asks: false,
+            turns: Turns::Free,
+            semaphores: None,
         };
         request.options.memory_mib = memory_mib();
         let mut has_size = false;
@@ -138,6 +180,11 @@ impl Request {
                     request.set(letter, &value.unwrap_or_default())?;
                 }
             }
+        }
+        if request.semaphores.is_some() && request.turns != Turns::Free {
+            return Err(usage(
+                "-p makes what runs with -y s wait for: give one of them",
+            ));
         }
         if !has_size {
             request.options.fit_memory();
@@ -168,12 +215,9 @@ impl Request {
             'x' => self.runs = Runs::Lines(number(letter, value)?),
             'z' => self.seed = Seed::Number(number(letter, value)?),
             'Z' => self.seed = Seed::File(value.to_owned()),
-            'y' if value.to_ascii_lowercase().starts_with('p') => self.asks = true,
             'u' | 'g' => self.user.get_or_insert_default().add(letter, value)?,
-            'p' | 'y' => {
-                let text = "semaphores between runs are not supported: -y p asks before each test";
-                return Err(usage(text));
-            }
+            'p' => self.semaphores = Some(served(value)?),
+            'y' => self.turns = turns(value)?,
             _ => return Err(usage(format!("invalid option '{letter}'"))),
         }
         Ok(())
