@@ -155,7 +155,7 @@ impl Run {
 
 /// The text of an error: the C library's, if it has one. `verbose`: also which block of which device could
 /// not be read.
-fn words(error: &Error, verbose: bool) -> String {
+pub(crate) fn words(error: &Error, verbose: bool) -> String {
     let context = error.context();
     let plain = match error.kind() {
         // An error of the host without an `ErrorKind` of its own.

@@ -31,6 +31,7 @@ mod key;
 mod list;
 mod mount;
 mod owned;
+mod project;
 mod rename;
 mod rollback;
 mod set;
@@ -73,6 +74,9 @@ const PROGRAM: Program = Program {
             command("userspace", "nHpo:s:S:t:i", &[], userspace::userspace),
             command("groupspace", "nHpo:s:S:t:i", &[], userspace::groupspace),
             command("projectspace", "nHpo:s:S:t:i", &[], userspace::projectspace),
+            command("project", "0Ccdkp:rs", &[], |_, parsed| {
+                project::project(parsed)
+            }),
             changes("hold", "rt", hold::hold),
             command("holds", "rHp", &[], hold::holds),
             changes("release", "r", hold::release),

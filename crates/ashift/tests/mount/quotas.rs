@@ -10,7 +10,7 @@ use std::process::Command;
 use rustix::io::Errno;
 
 use crate::held::Held;
-use crate::tree::can_mount;
+use crate::tree::{Tree, can_mount};
 
 /// `nobody` and `nogroup`.
 const USER: u32 = 65534;
@@ -118,4 +118,33 @@ fn projects_are_limited_and_their_directories_as_large_as_that() {
     assert!(!outcome.unwrap().status.success());
     held.bench.ok("zfs set projectquota@42=none tank/a");
     file.write_all(b"x").unwrap();
+}
+
+/// `zfs project` asks the kernel where a data set is mounted elsewhere than its properties say.
+#[test]
+fn projects_are_set_and_listed_through_the_kernel() {
+    if !can_mount() {
+        return;
+    }
+    let tree = Tree::new("");
+    let directory = tree.path("d");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("a"), "text").unwrap();
+    let run = |words: &str| {
+        let line = format!("zfs project {words} {}", directory.display());
+        tree.bench.ok(&line)
+    };
+    assert_eq!(run("-p 9 -s -r"), "");
+    fs::write(directory.join("b"), "text").unwrap();
+    let mut listed: Vec<String> = run("-r").lines().map(str::to_owned).collect();
+    listed.sort();
+    let at = directory.display();
+    let expected = ["", "/a", "/b"].map(|name| format!("    9 P {at}{name}"));
+    assert_eq!(listed, expected);
+    assert_eq!(run("-C -k"), "");
+    assert_eq!(
+        run("-c"),
+        format!("{at} - project inherit flag is not set\n")
+    );
+    tree.end().assert_clean("tank");
 }

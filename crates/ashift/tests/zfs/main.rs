@@ -6,6 +6,7 @@ mod lifecycle;
 mod limits;
 mod links;
 mod output;
+mod projects;
 mod properties;
 mod quotas;
 

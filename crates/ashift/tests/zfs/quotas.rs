@@ -15,7 +15,7 @@ fn me() -> u32 {
 }
 
 impl Place {
-    fn with_files<T>(&self, dataset: &str, act: impl FnOnce(&Filesystem) -> T) -> T {
+    pub(crate) fn with_files<T>(&self, dataset: &str, act: impl FnOnce(&Filesystem) -> T) -> T {
         self.with_spa(|spa| {
             let mount = zpl::mount::mount(spa.parts().dsl(), dataset, false).unwrap();
             act(&mount)

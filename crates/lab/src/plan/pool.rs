@@ -21,6 +21,14 @@ pub(super) struct Pool<'a> {
     pub(super) machine: PathBuf,
 }
 
+/// What commands take with an empty pool.
+struct Nothing {
+    write: Answer,
+    walk: Answer,
+    scrub: Answer,
+    replace: Option<Answer>,
+}
+
 impl Pool<'_> {
     /// Makes it.
     pub(super) fn create(&self) -> Result<()> {
@@ -31,15 +39,9 @@ impl Pool<'_> {
 
     /// Makes it, and does everything with it that a plan tells of.
     pub(super) fn try_out(&self) -> Result<Tried> {
+        let nothing = self.with_nothing()?;
         self.create()?;
-        // A pool's own metadata grows during its first txgs; files are not to be charged for that.
-        self.typed("mkdir tank:/first")?;
-        self.rest()?;
-        let nothing_to_write = self.typed("rmdir tank:/first")?;
-        self.rest()?;
-        let nothing = self.typed("find tank:/")?;
-        let nothing_to_scrub = self.typed("zpool scrub -w tank")?;
-        let nothing_to_replace = self.replace("ada0", "new0")?;
+        self.settle()?;
         let empty = self.space()?;
         self.rest()?;
         let files = self.trial.files.display().to_string();
@@ -55,33 +57,62 @@ impl Pool<'_> {
         let walk = self.typed("find tank:/")?;
         let read = self.typed("sha256sum -rU tank:/")?;
         let scrub = self.typed("zpool scrub -w tank")?;
-        let replace = self.replace("new0", "new1")?;
+        let replace = self.replace()?;
         let partial_writes = self.shell.traces(&self.machine)?;
-        let times = |answer: &Answer| self.scaled(answer, &nothing);
+        let times = |answer: &Answer| self.scaled(answer, &nothing.walk);
         Ok(Tried::Measured(Figures {
             space: self.used(empty.normal, full.normal),
             special: full
                 .special
                 .map(|full| self.used(empty.special.unwrap_or_default(), full)),
-            copy: self.scaled(&copy, &nothing_to_write),
+            copy: self.scaled(&copy, &nothing.write),
             walk: times(&walk),
             read: times(&read),
-            scrub: self.scaled(&scrub, &nothing_to_scrub),
-            replace: (replace.zip(nothing_to_replace))
+            scrub: self.scaled(&scrub, &nothing.scrub),
+            replace: (replace.zip(nothing.replace))
                 .map(|(answer, nothing)| self.scaled(&answer, &nothing)),
             partial_writes: reading::counted(Count::PartialWrites, &partial_writes) as u64,
         }))
     }
 
+    /// Does everything with an empty pool, which is gone then.
+    fn with_nothing(&self) -> Result<Nothing> {
+        self.create()?;
+        let write = self.settle()?;
+        let walk = self.typed("find tank:/")?;
+        let scrub = self.typed("zpool scrub -w tank")?;
+        let replace = self.replace()?;
+        self.typed("zpool destroy tank")?;
+        if replace.is_some() {
+            // It was away, so its label still says that it is in use.
+            self.typed("zpool labelclear -f ada0")?;
+        }
+        Ok(Nothing {
+            write,
+            walk,
+            scrub,
+            replace,
+        })
+    }
+
+    /// A pool's own metadata grows during its first txgs; files are not to be charged for that. Returns what the last
+    /// change took.
+    fn settle(&self) -> Result<Answer> {
+        self.typed("mkdir tank:/first")?;
+        self.rest()?;
+        let removed = self.typed("rmdir tank:/first")?;
+        self.rest()?;
+        Ok(removed)
+    }
+
     /// Replaces a drive that is gone.
-    fn replace(&self, gone: &str, new: &str) -> Result<Option<Answer>> {
+    fn replace(&self) -> Result<Option<Answer>> {
         if self.combination.layout == Layout::Stripe {
             return Ok(None);
         }
-        self.typed(&format!("zpool offline tank {gone}"))?;
+        self.typed("zpool offline tank ada0")?;
         self.rest()?;
-        self.typed(&format!("zpool replace -w tank {gone} {new}"))
-            .map(Some)
+        self.typed("zpool replace -w tank ada0 new0").map(Some)
     }
 
     /// Lets the drives write what is in their caches, and turns all off and on. What a drive keeps in its cache

@@ -133,16 +133,16 @@ impl Trial<'_> {
         format!("{},size={}", drive.profile, bytes / 4096 * 4096)
     }
 
-    /// A machine with all drives, and two to replace the first by, one after the other.
+    /// A machine with all drives, and one to replace the first by.
     fn machine(&self, shell: &dyn Shell, place: usize) -> Result<PathBuf> {
         let request = self.request;
         let names = Names::of_machine(request);
         let part = |drive: &PlannedDrive| self.part(drive);
-        let spares = ["new0", "new1"].map(|name| (name.to_owned(), &request.drives[0]));
+        let spare = ("new0".to_owned(), &request.drives[0]);
         let of = |names: Vec<String>, drives| names.into_iter().zip(drives);
         let all = of(names.drives, &request.drives)
             .chain(of(names.special, &request.special))
-            .chain(spares);
+            .chain([spare]);
         let plan = MachinePlan {
             drives: all.map(|(name, drive)| (name, part(drive))).collect(),
             seed: request.seed,
