@@ -151,7 +151,7 @@ fn what_is_not_there_says_so() {
         "create -V 1Q tank/v",
         "bad volume size '1Q': invalid numeric suffix 'Q'",
     );
-    for command in ["send", "receive", "project", "diff", "share", "allow"] {
+    for command in ["send", "receive", "unshare", "diff", "share", "allow"] {
         place.refused(command, &format!("zfs {command}: not supported yet"));
     }
     let create = "create -o normalization=formD -o utf8only=off tank/a";
