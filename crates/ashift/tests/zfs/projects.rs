@@ -131,3 +131,26 @@ fn projects_are_listed_checked_set_and_cleared_as_by_the_kernel() {
     assert_eq!(ours(&place), expected);
     place.verify();
 }
+
+/// Files of this host are none of a machine's.
+#[test]
+fn a_machine_does_not_reach_this_hosts_files() {
+    let place = Place {
+        folder: tempfile::tempdir().unwrap(),
+    };
+    let (machine, file) = (place.folder.path().join("m"), place.folder.path().join("f"));
+    std::fs::write(&file, "text").unwrap();
+    let create = format!("machine create {} ada0=wd20ears,size=1G", machine.display());
+    assert_eq!(place.run(&create).code, 0);
+    let set = format!(
+        "-m {} zfs project -p 7 {}",
+        machine.display(),
+        file.display()
+    );
+    let said = place.run(&set);
+    let expected = format!(
+        "failed to stat {}: no data set is mounted there\n",
+        file.display()
+    );
+    assert_eq!((said.code, said.err), (255, expected));
+}

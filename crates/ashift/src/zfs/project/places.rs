@@ -40,8 +40,18 @@ impl Places {
         self.0.close()
     }
 
-    pub(super) fn find(&self, path: &str) -> Result<Found> {
+    /// Where a path leads to; from a machine none leads to this host.
+    fn locate(&self, path: &str) -> Result<Location> {
         match self.0.locate(path)? {
+            Location::Host(_) if crate::world::is_machine() => {
+                Err(Error::not_found("no data set is mounted there"))
+            }
+            location => Ok(location),
+        }
+    }
+
+    pub(super) fn find(&self, path: &str) -> Result<Found> {
+        match self.locate(path)? {
             Location::Host(path) => on_host::find(&open(&path)?),
             Location::Pool(dataset, path) => {
                 let mount = self.0.mount(&dataset)?;
@@ -60,7 +70,7 @@ impl Places {
     }
 
     pub(super) fn set(&self, path: &str, project: u32, inherits: bool) -> Result<()> {
-        match self.0.locate(path)? {
+        match self.locate(path)? {
             Location::Host(path) => on_host::set(&open(&path)?, project, inherits),
             Location::Pool(dataset, path) => {
                 let mount = self.0.mount(&dataset)?;
@@ -79,7 +89,7 @@ impl Places {
 
     /// The names in a directory, and which of them are directories.
     pub(super) fn entries(&self, path: &str) -> Result<Vec<(String, bool)>> {
-        match self.0.locate(path)? {
+        match self.locate(path)? {
             Location::Host(path) => {
                 let mut entries = Vec::new();
                 for entry in std::fs::read_dir(path)? {
