@@ -158,6 +158,19 @@ fn content_holes_and_copies() {
     tree.end().assert_clean("tank");
 }
 
+/// Streams of files come in requests as long as FUSE has, several at a time.
+#[test]
+fn the_kernel_reads_far_ahead_where_root_mounts() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let tree = Tree::new("");
+    let device = fs::metadata(tree.path("")).unwrap().dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let setting = fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
+    assert_eq!(setting.unwrap().trim(), "4096");
+}
+
 #[test]
 fn attributes_lists_and_flags() {
     if !can_mount() {
