@@ -65,6 +65,7 @@ const ASHIFT: Table<Entry> = Table {
         zfs::ZFS.held(),
         zdb::ZDB.held(),
         files::CP.held(),
+        files::RSYNC.held(),
         files::LS.held(),
         files::CAT.held(),
         files::FIND.held(),

@@ -29,13 +29,13 @@ use super::{ReadError, Run, is_of_owner};
 use crate::caller::{self, caller};
 
 /// Bytes read and written at a time.
-const PIECE_BYTES: usize = 4 << 20;
+pub(super) const PIECE_BYTES: usize = 4 << 20;
 /// Files up to this size are read ahead.
 const SMALL_BYTES: u64 = 256 << 10;
 /// Number of files read ahead.
 const AHEAD: usize = 128;
 /// Directory nesting, at most: about half of what a path of 4,096 bytes with one-byte names can reach.
-const DEPTH_MAX: usize = 1000;
+pub(super) const DEPTH_MAX: usize = 1000;
 /// The extended attributes that are ACLs, and their names in messages.
 const ACLS: [(&[u8], &str); 2] = [
     (b"system.posix_acl_access", "access ACL"),
@@ -121,7 +121,7 @@ struct Item<'i> {
 }
 
 /// A small file, read ahead.
-type Ahead = Option<Result<Vec<u8>>>;
+pub(super) type Ahead = Option<Result<Vec<u8>>>;
 
 /// Why the contents of a file were not copied.
 pub(super) enum Incomplete {
@@ -478,7 +478,7 @@ impl<'a> Copy<'a> {
                     files.push((name, label, file, meta));
                 }
             }
-            let ahead = read_ahead(files.iter().map(|(_, _, file, meta)| (file, meta)));
+            let ahead = read_ahead(files.iter().map(|(_, _, file, meta)| (file, meta, true)));
             for ((name, label, file, meta), ahead) in files.into_iter().zip(ahead) {
                 let item = Item {
                     file: &file,
@@ -667,14 +667,14 @@ impl<'a> Copy<'a> {
 }
 
 /// Whether all further writes would fail, too.
-fn ends_all(error: &Error) -> bool {
+pub(super) fn ends_all(error: &Error) -> bool {
     use ErrorKind::{NoSpace, Quota, ReadOnly, Suspended};
     matches!(error.kind(), NoSpace | Quota | ReadOnly | Suspended) && !is_of_owner(error)
 }
 
 /// Copies the data of a file piece by piece, skipping its holes. `done` is called with the number of
 /// bytes of each piece.
-fn content(
+pub(super) fn content(
     (from, to): (&mut dyn Content, &mut dyn Content),
     meta: &Meta,
     piece: &mut [u8],
@@ -783,11 +783,14 @@ fn of_stdin() -> Meta {
     }
 }
 
-/// Reads the small files of the host in parallel.
-fn read_ahead<'f>(files: impl Iterator<Item = (&'f Handle, &'f Meta)>) -> Vec<Ahead> {
+/// Reads those small files of the host in parallel that are wanted.
+pub(super) fn read_ahead<'f>(
+    files: impl Iterator<Item = (&'f Handle, &'f Meta, bool)>,
+) -> Vec<Ahead> {
     let wanted: Vec<_> = files
-        .map(|(file, meta)| {
-            let is_wanted = matches!(file, Handle::Host(..))
+        .map(|(file, meta, is_wanted)| {
+            let is_wanted = is_wanted
+                && matches!(file, Handle::Host(..))
                 && meta.file_type == FileType::Regular
                 && meta.size <= SMALL_BYTES
                 && meta.used_bytes >= meta.size / 2;

@@ -107,14 +107,14 @@ fn cp(parsed: &Parsed) -> Outcome {
     run.end(paths)
 }
 
-fn tree(paths: &Paths, location: &Location) -> Result<Box<dyn Tree>> {
+pub(super) fn tree(paths: &Paths, location: &Location) -> Result<Box<dyn Tree>> {
     Ok(match location {
         Location::Host(_) => Box::new(HostTree),
         Location::Pool(name, _) => Box::new(PoolTree(paths.mount(name)?)),
     })
 }
 
-fn path_of(location: &Location) -> String {
+pub(super) fn path_of(location: &Location) -> String {
     match location {
         Location::Host(path) => path.to_string_lossy().into_owned(),
         Location::Pool(_, path) => path.clone(),
@@ -122,7 +122,7 @@ fn path_of(location: &Location) -> String {
 }
 
 /// The last name in a path; empty for a root.
-fn last_name(path: &str) -> &str {
+pub(super) fn last_name(path: &str) -> &str {
     let name = path
         .trim_end_matches('/')
         .rsplit('/')
@@ -222,7 +222,7 @@ fn copy_all(
     Ok(())
 }
 
-fn same_tree(a: &Location, b: &Location) -> bool {
+pub(super) fn same_tree(a: &Location, b: &Location) -> bool {
     match (a, b) {
         (Location::Host(_), Location::Host(_)) => true,
         (Location::Pool(a, _), Location::Pool(b, _)) => a == b,
@@ -231,7 +231,7 @@ fn same_tree(a: &Location, b: &Location) -> bool {
 }
 
 /// The directory that a path is in, and its last name.
-fn parent_of(tree: &dyn Tree, path: &str) -> Result<(Handle, String)> {
+pub(super) fn parent_of(tree: &dyn Tree, path: &str) -> Result<(Handle, String)> {
     let trimmed = path.trim_end_matches('/');
     let (dir, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
     let dir = match (dir, path.starts_with('/')) {

@@ -344,6 +344,12 @@ impl Tree for HostTree {
         rustix::fs::linkat(&**from, old, &*to, new, AtFlags::empty()).map_err(errno)
     }
 
+    fn rename(&self, dir: &Handle, name: &[u8], new_name: &[u8]) -> Result<()> {
+        let fd = directory(dir)?;
+        let (name, new_name) = (single(name)?, single(new_name)?);
+        rustix::fs::renameat(&*fd, name, &*fd, new_name).map_err(errno)
+    }
+
     fn remove(&self, dir: &Handle, name: &[u8], is_dir: bool) -> Result<()> {
         let flags = if is_dir {
             AtFlags::REMOVEDIR

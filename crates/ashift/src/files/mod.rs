@@ -24,6 +24,7 @@ mod pool_tree;
 mod remove;
 mod rescue;
 mod rewrite;
+mod rsync;
 mod salvage;
 mod seek;
 mod show;
@@ -50,6 +51,7 @@ pub(crate) use paths::{Location, Paths};
 pub(crate) use remove::{RM, RMDIR};
 pub(crate) use rescue::RESCUE;
 pub(crate) use rewrite::{REWRITE, rewrites_in_pool};
+pub(crate) use rsync::RSYNC;
 pub(crate) use stat::STAT;
 
 /// Compares a folder of this host with one of a dataset, opened through the state folder `state`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Error, ErrorKind, ObjectId, Result};
 use zpl::mount::Mount;
-use zpl::{Attr, Create, FIRST_ENTRY, FileOffset, FileType, SetAttr, SetXattr, Time};
+use zpl::{Attr, Create, FIRST_ENTRY, FileOffset, FileType, RenameKind, SetAttr, SetXattr, Time};
 
 use super::tree::{Content, Handle, Meta, Names, Tree};
 use super::walk::read_directory;
@@ -190,6 +190,11 @@ impl Tree for PoolTree {
 
     fn link(&self, file: &Handle, dir: &Handle, name: &[u8]) -> Result<()> {
         self.0.link(object(file), object(dir), name).map(|_| ())
+    }
+
+    fn rename(&self, dir: &Handle, name: &[u8], new_name: &[u8]) -> Result<()> {
+        let dir = object(dir);
+        (self.0).rename(dir, name, dir, new_name, RenameKind::Replace)
     }
 
     fn remove(&self, dir: &Handle, name: &[u8], is_dir: bool) -> Result<()> {

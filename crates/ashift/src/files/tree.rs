@@ -101,6 +101,8 @@ pub(crate) trait Tree {
     fn make(&self, dir: &Handle, name: &[u8], meta: &Meta, target: &[u8]) -> Result<Handle>;
     /// Gives a file one more name.
     fn link(&self, file: &Handle, dir: &Handle, name: &[u8]) -> Result<()>;
+    /// Gives a file another name in its directory; what has that name is gone then, unless it is a directory.
+    fn rename(&self, dir: &Handle, name: &[u8], new_name: &[u8]) -> Result<()>;
     /// Removes a name; a directory only if it is empty.
     fn remove(&self, dir: &Handle, name: &[u8], is_dir: bool) -> Result<()>;
     /// Gives a file an owner and a group.

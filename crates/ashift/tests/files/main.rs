@@ -4,6 +4,7 @@ mod hostile;
 mod keep;
 mod reflink;
 mod rewrite;
+mod rsync;
 mod words;
 
 use std::os::unix::fs::{FileExt, MetadataExt};
