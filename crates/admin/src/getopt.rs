@@ -10,7 +10,8 @@ use std::fmt;
 /// The options of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct OptSpec {
-    /// In the form of getopt(3): letters, each followed by a colon if it takes an argument.
+    /// In the form of getopt(3): letters, each followed by a colon if it takes an argument. After a dash as the
+    /// first, operands are options [`OPERAND`], too: in their order among the others.
     pub short: &'static str,
     /// Long options and the flags they are reported as. One that is reported as a letter takes an
     /// argument if the letter does: `--name=value` or `--name value`.
@@ -30,6 +31,9 @@ impl OptSpec {
         }
     }
 }
+
+/// The letter of an operand in its order among the options.
+pub const OPERAND: char = '\u{1}';
 
 /// What an option is reported as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,12 +125,18 @@ impl Parsed {
 pub fn parse<S: AsRef<str>>(spec: &OptSpec, args: &[S]) -> Result<Parsed, OptError> {
     let mut parsed = Parsed::default();
     let mut args = args.iter().map(AsRef::as_ref);
+    let in_order = spec.short.starts_with('-');
+    let operand = |parsed: &mut Parsed, arg: &str| {
+        parsed.operands.push(arg.to_owned());
+        if in_order {
+            let operand = (Flag::Short(OPERAND), Some(arg.to_owned()));
+            parsed.options.push(operand);
+        }
+    };
     while let Some(arg) = args.next() {
         match arg.strip_prefix('-') {
-            None | Some("") => parsed.operands.push(arg.to_owned()),
-            Some("-") => {
-                parsed.operands.extend(args.by_ref().map(str::to_owned));
-            }
+            None | Some("") => operand(&mut parsed, arg),
+            Some("-") => args.by_ref().for_each(|arg| operand(&mut parsed, arg)),
             Some(rest) => match rest.strip_prefix('-') {
                 Some(word) => parsed.options.push(long_option(spec, word, &mut args)?),
                 None => short_options(spec, rest, &mut args, &mut parsed)?,
@@ -162,7 +172,8 @@ fn short_options<'a>(
 
 /// Whether the option `-letter` takes an argument; `None` if there is no such option.
 fn takes_argument(spec: &OptSpec, letter: char) -> Option<bool> {
-    let at = spec.short.find(letter).filter(|_| letter != ':')?;
+    let at = spec.short.find(letter);
+    let at = at.filter(|_| !matches!(letter, ':' | '-'))?;
     Some(spec.short[at + letter.len_utf8()..].starts_with(':'))
 }
 
@@ -236,6 +247,22 @@ mod tests {
         let parsed = list(&["-v", "--", "-H", "-"]).unwrap();
         assert_eq!(parsed.operands, ["-H", "-"]);
         assert!(!parsed.has('H'));
+    }
+
+    #[test]
+    fn operands_may_keep_their_order_among_options() {
+        let spec = OptSpec {
+            short: "-C:v",
+            long: &[],
+        };
+        let parsed = parse(&spec, &["a", "-vC", "d", "b", "--", "-v"]).unwrap();
+        let operand = |text: &str| (Flag::Short(OPERAND), Some(text.to_owned()));
+        let dir = (Flag::Short('C'), Some("d".to_owned()));
+        let verbose = (Flag::Short('v'), None);
+        let expected = [operand("a"), verbose, dir, operand("b"), operand("-v")];
+        assert_eq!(parsed.options, expected);
+        assert_eq!(parsed.operands, ["a", "b", "-v"]);
+        assert_eq!(parse(&spec, &["-v-"]).unwrap_err(), OptError::Invalid('-'));
     }
 
     #[test]
