@@ -17,6 +17,7 @@ use base::{BlockBuf, Error, ErrorKind, Result};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use zpl::{FileType, Time};
 
+use super::attributes::{self, ACLS, Attributes};
 use super::change::owner;
 use super::host_tree::{Stream, read_small};
 use super::loss::Losses;
@@ -36,12 +37,6 @@ const SMALL_BYTES: u64 = 256 << 10;
 const AHEAD: usize = 128;
 /// Directory nesting, at most: about half of what a path of 4,096 bytes with one-byte names can reach.
 pub(super) const DEPTH_MAX: usize = 1000;
-/// The extended attributes that are ACLs, and their names in messages.
-const ACLS: [(&[u8], &str); 2] = [
-    (b"system.posix_acl_access", "access ACL"),
-    (b"system.posix_acl_default", "default ACL"),
-];
-
 /// Which attributes of the source the copy gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Preserve {
@@ -597,72 +592,40 @@ impl<'a> Copy<'a> {
         let Item { meta, shown, .. } = item;
         let preserve = self.options.preserve;
         let as_allowed = meta.mode & self.whose.allowed;
-        let mut mode = match (preserve.mode, is_new) {
+        let mode = match (preserve.mode, is_new) {
             (true, _) => Some(meta.mode),
             (false, true) if as_allowed != self.first_mode(meta) => Some(as_allowed),
             (false, _) => None,
         };
-        if preserve.owner
-            && let Err(error) = self.target.set_owner(new, meta.uid, meta.gid)
-        {
-            // Without its owner kept, a set-ID bit would make the program run as the wrong user.
-            mode = mode.map(|mode| mode & 0o777);
-            let losses = &mut self.losses;
-            if error.kind() == ErrorKind::Permission {
-                losses.mention(self.run, shown, "owner", &error);
-            } else {
-                losses.note(self.run, shown, "owner", &error);
-            }
-        }
-        if preserve.xattrs || preserve.mode {
-            self.xattrs(item, new);
-        }
-        if let Some(mode) = mode.filter(|_| meta.file_type != FileType::Symlink)
-            && let Err(error) = self.target.set_mode(new, mode)
-        {
-            self.losses.note(self.run, shown, "permissions", &error);
-        }
-        if preserve.times
-            && let Err(error) = self.target.set_times(new, meta.atime, meta.mtime)
-        {
-            self.losses.note(self.run, shown, "times", &error);
-        }
+        let is_link = meta.file_type == FileType::Symlink;
+        let wanted = Attributes {
+            owner: preserve.owner.then_some((meta.uid, meta.gid)),
+            xattrs: match preserve.xattrs || preserve.mode {
+                true => self.xattrs(item),
+                false => None,
+            },
+            mode: mode.filter(|_| !is_link),
+            times: preserve.times.then_some((meta.atime, meta.mtime)),
+            sole_acls: !is_link,
+        };
+        let to = (self.target, new);
+        attributes::set(to, &wanted, shown, &mut self.losses, self.run);
     }
 
-    fn xattrs(&mut self, item: Item<'_>, new: &Handle) {
+    /// The extended attributes that the copy is to have; `None` where they cannot be read.
+    fn xattrs(&mut self, item: Item<'_>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
         let xattrs = self.source.xattrs(item.file);
         if let (Some(salvage), Err(error)) = (&mut self.salvage, &xattrs)
             && salvage::is_damage(error)
         {
             salvage.bare = Some(error.to_string());
-            return;
+            return None;
         }
-        let Some(xattrs) = self.run.note(item.shown, xattrs) else {
-            return;
-        };
-        // ACLs inherited from the directory the copy is in could allow more than the source does.
-        let is_link = item.meta.file_type == FileType::Symlink;
-        for (acl, called) in ACLS.iter().filter(|_| !is_link) {
-            if xattrs.iter().all(|(name, _)| name != acl)
-                && let Err(error) = self.target.remove_xattr(new, acl)
-            {
-                self.losses.note(self.run, item.shown, called, &error);
-            }
+        let mut xattrs = self.run.note(item.shown, xattrs)?;
+        if !self.options.preserve.xattrs {
+            xattrs.retain(|(name, _)| ACLS.iter().any(|(acl, _)| acl == name));
         }
-        for (name, value) in xattrs {
-            let acl = ACLS.iter().find(|(acl, _)| *acl == name);
-            if acl.is_none() && !self.options.preserve.xattrs {
-                continue;
-            }
-            let Err(error) = self.target.set_xattr(new, &name, &value) else {
-                continue;
-            };
-            let called = match acl {
-                Some((_, called)) => (*called).to_owned(),
-                None => format!("extended attribute {}", String::from_utf8_lossy(&name)),
-            };
-            self.losses.note(self.run, item.shown, &called, &error);
-        }
+        Some(xattrs)
     }
 }
 
@@ -729,6 +692,17 @@ pub(super) fn to_stdout(tree: &dyn Tree, file: &Handle) -> Result<Result<(), Inc
     Ok(content((&mut *from, &mut to), &meta, &mut piece, |_| ()))
 }
 
+/// The empty file of that name: a new one, or what is there.
+pub(super) fn emptied(tree: &dyn Tree, dir: &Handle, name: &[u8]) -> Result<Handle> {
+    let Some(old) = optional(tree.child(dir, name))? else {
+        return tree.make(dir, name, &of_stdin(), b"");
+    };
+    if tree.meta(&old)?.file_type == FileType::Regular {
+        tree.open(&old, true)?.set_size(0)?;
+    }
+    Ok(old)
+}
+
 /// Copies stdin to a file.
 pub(super) fn from_stdin(
     tree: &dyn Tree,
@@ -736,17 +710,10 @@ pub(super) fn from_stdin(
     name: &[u8],
     options: &Options,
 ) -> Result<()> {
-    let new = match optional(tree.child(dir, name))? {
-        Some(_) if options.no_clobber => return Ok(()),
-        Some(old) => {
-            let meta = tree.meta(&old)?;
-            if meta.file_type == FileType::Regular {
-                tree.open(&old, true)?.set_size(0)?;
-            }
-            old
-        }
-        None => tree.make(dir, name, &of_stdin(), b"")?,
-    };
+    if options.no_clobber && optional(tree.child(dir, name))?.is_some() {
+        return Ok(());
+    }
+    let new = emptied(tree, dir, name)?;
     let mut from = Stream::standard(caller().input_file()?);
     let mut to = tree.open(&new, true)?;
     let mut piece = BlockBuf::zeroed(PIECE_BYTES);

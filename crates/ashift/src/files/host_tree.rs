@@ -251,7 +251,7 @@ impl Tree for HostTree {
         Ok(child)
     }
 
-    fn list(&self, dir: &Handle) -> Names {
+    fn list_unsorted(&self, dir: &Handle) -> Names {
         let mut names = Vec::new();
         let outcome = directory(dir).and_then(|dir| {
             for entry in Dir::read_from(&*dir).map_err(errno)? {
@@ -263,7 +263,6 @@ impl Tree for HostTree {
             }
             Ok(())
         });
-        names.sort();
         Names { names, outcome }
     }
 

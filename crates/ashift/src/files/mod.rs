@@ -5,6 +5,7 @@
 //! opens pools and mounts datasets when they are first named; [`tree::Tree`] gives both sides one
 //! interface, so that `cp` is written once.
 
+mod attributes;
 mod cat;
 mod change;
 mod compare;
@@ -142,7 +143,12 @@ impl Run {
     }
 
     /// Closes the pools.
-    fn end(mut self, paths: Paths) -> Outcome {
+    fn end(self, paths: Paths) -> Outcome {
+        self.end_with(paths, 1)
+    }
+
+    /// Closes the pools; `code` is the exit code if anything was reported.
+    fn end_with(mut self, paths: Paths, code: u8) -> Outcome {
         self.bar.finish_and_clear();
         self.lines.flush();
         if let Err(e) = paths.close()
@@ -151,7 +157,7 @@ impl Run {
             self.failed = true;
             eprintln!("ashift {}: {e}", self.name);
         }
-        Fail::exit(self.failed.into())
+        Fail::exit(if self.failed { code } else { 0 })
     }
 }
 

@@ -119,10 +119,9 @@ impl Tree for PoolTree {
         Ok(Handle::Object(self.0.lookup(object(dir), name)?.id))
     }
 
-    fn list(&self, dir: &Handle) -> Names {
+    fn list_unsorted(&self, dir: &Handle) -> Names {
         let (entries, outcome) = read_directory(&self.0, object(dir), FIRST_ENTRY, usize::MAX);
-        let mut names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
-        names.sort();
+        let names = entries.into_iter().map(|entry| entry.name).collect();
         Names { names, outcome }
     }
 

@@ -24,13 +24,18 @@ pub(super) fn letter(attr: &Attr, regular: char) -> char {
 
 /// `drwxr-xr-x`
 pub(super) fn permissions(attr: &Attr) -> String {
-    let mut text = String::from(letter(attr, '-'));
+    format!("{}{}", letter(attr, '-'), rwx(attr.mode))
+}
+
+/// `rwxr-xr-x`
+pub(super) fn rwx(mode: u32) -> String {
+    let mut text = String::new();
     let special = [(0o4000, 's', 'S'), (0o2000, 's', 'S'), (0o1000, 't', 'T')];
     for (i, (bit, lower, upper)) in special.into_iter().enumerate() {
-        let three = attr.mode >> (6 - 3 * i);
+        let three = mode >> (6 - 3 * i);
         text.push(if three & 4 != 0 { 'r' } else { '-' });
         text.push(if three & 2 != 0 { 'w' } else { '-' });
-        text.push(match (attr.mode & bit != 0, three & 1 != 0) {
+        text.push(match (mode & bit != 0, three & 1 != 0) {
             (true, true) => lower,
             (true, false) => upper,
             (false, true) => 'x',

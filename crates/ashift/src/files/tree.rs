@@ -17,7 +17,7 @@ pub(crate) enum Handle {
     Object(ObjectId),
 }
 
-/// The names in a directory, sorted, and the error for those that could not be listed.
+/// The names in a directory, and the error for those that could not be listed.
 pub(crate) struct Names {
     pub(crate) names: Vec<Vec<u8>>,
     pub(crate) outcome: Result<()>,
@@ -71,8 +71,14 @@ pub(crate) trait Tree {
     fn enter(&self, dir: &Handle) -> Result<Handle>;
     /// A name in a directory.
     fn child(&self, dir: &Handle, name: &[u8]) -> Result<Handle>;
-    /// The names in a directory.
-    fn list(&self, dir: &Handle) -> Names;
+    /// The names in a directory, in its own order.
+    fn list_unsorted(&self, dir: &Handle) -> Names;
+    /// The names in a directory, sorted.
+    fn list(&self, dir: &Handle) -> Names {
+        let mut listed = self.list_unsorted(dir);
+        listed.names.sort();
+        listed
+    }
     /// The attributes of a file; links are not followed.
     fn meta(&self, file: &Handle) -> Result<Meta>;
     /// Opens a regular file; for writing, also a pipe or a device.
