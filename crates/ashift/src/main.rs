@@ -83,6 +83,7 @@ const ASHIFT: Table<Entry> = Table {
         files::TRUNCATE.held(),
         files::CHMOD.held(),
         files::CHOWN.held(),
+        files::TAR.held(),
         mount::MOUNT,
         mount::UNMOUNT,
         rewind::REWIND.held(),

@@ -11,6 +11,8 @@ use oracle::{Zdb, have_zdb};
 mod churn;
 #[path = "machine/script.rs"]
 mod script;
+#[path = "machine/tar.rs"]
+mod tar;
 #[path = "machine/up.rs"]
 mod up;
 

@@ -30,6 +30,7 @@ mod salvage;
 mod seek;
 mod show;
 mod stat;
+mod tar;
 mod tree;
 mod volume;
 mod walk;
@@ -54,6 +55,7 @@ pub(crate) use rescue::RESCUE;
 pub(crate) use rewrite::{REWRITE, rewrites_in_pool};
 pub(crate) use rsync::RSYNC;
 pub(crate) use stat::STAT;
+pub(crate) use tar::TAR;
 
 /// Compares a folder of this host with one of a dataset, opened through the state folder `state`.
 pub(crate) fn compare_with_host(

@@ -5,6 +5,8 @@ mod keep;
 mod reflink;
 mod rewrite;
 mod rsync;
+mod tar;
+mod tar_hostile;
 mod words;
 
 use std::os::unix::fs::{FileExt, MetadataExt};
