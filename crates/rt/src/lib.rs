@@ -60,7 +60,10 @@ pub use affinity::stay_on;
 pub use clock::{SIMULATED_EPOCH_SECS, Timestamp, now_ns, sleep_ns, step_wall_clock, wall_clock};
 pub use one_shot::OneShot;
 pub use parallel::{parallel_map, parallelism};
-pub use processor::{Processor, Transfer, Work, book_transfer, charge, cores, cpu_ns};
+pub use processor::{
+    CpuTimes, Processor, Transfer, Work, book_transfer, charge, charge_program, cores, cpu_ns,
+    cpu_times,
+};
 pub use random::{SeededRandom, fill_random, random_below, random_u64, splitmix64};
 pub use sim::{
     Door, SimOptions, close_door, is_simulated, open_door, outside, simulate, simulate_with,

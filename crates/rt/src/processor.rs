@@ -7,6 +7,9 @@
 //! busy waits its turn. It also has one bus, shared by all drives. In real time, and on a processor
 //! that is free of charge, [`charge`] does nothing.
 //!
+//! Work is billed as that of the kernel, in which a file system runs, unless a program says that it
+//! computes something itself, by [`charge_program`]; both take the same cores ([`cpu_times`]).
+//!
 //! # Invariants
 //! 1. The pieces of work in progress at any time are at most as many as there are cores.
 //! 2. Small charges of a thread are summed up and waited for together, so the clock moves in steps
@@ -19,6 +22,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use nix::sys::resource::{UsageWho, getrusage};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::sim;
@@ -100,6 +104,18 @@ pub(crate) struct Cores {
     bus_free_at_ns: Mutex<u64>,
     /// How long all cores together have worked.
     worked_ns: AtomicU64,
+    /// How much of that was for programs.
+    programs_ns: AtomicU64,
+}
+
+/// How long processors have worked, for programs and for the kernel, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(alias = "rusage")]
+pub struct CpuTimes {
+    /// What programs computed themselves.
+    pub user_ns: u64,
+    /// What was done for them: in a simulation everything else.
+    pub system_ns: u64,
 }
 
 impl Cores {
@@ -109,6 +125,7 @@ impl Cores {
             free_at_ns: Mutex::new(vec![0; processor.cores as usize]),
             bus_free_at_ns: Mutex::new(0),
             worked_ns: AtomicU64::new(0),
+            programs_ns: AtomicU64::new(0),
         }
     }
 
@@ -148,6 +165,8 @@ const STEP_PS: u64 = 20_000_000;
 thread_local! {
     /// Charged work that this thread has not waited for yet, in picoseconds.
     static OWED_PS: Cell<u64> = const { Cell::new(0) };
+    /// How much of it is a program's.
+    static OWED_PROGRAM_PS: Cell<u64> = const { Cell::new(0) };
     /// Whether the thread is inside `side_by_side`, at whose end it waits for all of its work.
     static GATHERING: Cell<bool> = const { Cell::new(false) };
 }
@@ -165,6 +184,33 @@ pub fn cpu_ns() -> u64 {
     }
 }
 
+/// The same as [`cpu_ns`], divided between programs and the kernel. In real time the kernel's count of this process
+/// decides, without that of programs that it runs.
+///
+/// # Panics
+/// If this system does not tell a process what it used.
+#[must_use]
+#[doc(alias = "getrusage")]
+pub fn cpu_times() -> CpuTimes {
+    if let Some(context) = sim::current() {
+        let cores = context.cores();
+        let user_ns = cores.programs_ns.load(Ordering::Relaxed);
+        let worked_ns = cores.worked_ns.load(Ordering::Relaxed);
+        return CpuTimes {
+            user_ns,
+            system_ns: worked_ns.saturating_sub(user_ns),
+        };
+    }
+    let usage = getrusage(UsageWho::RUSAGE_SELF).expect("a process may know what it used");
+    let ns = |time: nix::sys::time::TimeVal| {
+        time.tv_sec().unsigned_abs() * 1_000_000_000 + time.tv_usec().unsigned_abs() * 1000
+    };
+    CpuTimes {
+        user_ns: ns(usage.user_time()),
+        system_ns: ns(usage.system_time()),
+    }
+}
+
 /// The cores of the simulated computer; 0 in real time, and where computing is free.
 #[must_use]
 pub fn cores() -> u32 {
@@ -175,13 +221,21 @@ pub fn cores() -> u32 {
 #[inline]
 pub fn charge(work: Work, count: u64) {
     if sim::is_simulated() {
-        charge_simulated(work, count);
+        charge_simulated(work, count, false);
+    }
+}
+
+/// Like [`charge`], for what a program computes itself.
+#[inline]
+pub fn charge_program(work: Work, count: u64) {
+    if sim::is_simulated() {
+        charge_simulated(work, count, true);
     }
 }
 
 #[cold]
 #[track_caller]
-fn charge_simulated(work: Work, count: u64) {
+fn charge_simulated(work: Work, count: u64, is_program: bool) {
     let Some(context) = sim::current() else {
         return;
     };
@@ -192,6 +246,9 @@ fn charge_simulated(work: Work, count: u64) {
     let price_ps = cores.processor.price_ps(work).saturating_mul(count);
     let owed = OWED_PS.get() + price_ps;
     OWED_PS.set(owed);
+    if is_program {
+        OWED_PROGRAM_PS.set(OWED_PROGRAM_PS.get() + price_ps);
+    }
     if owed >= STEP_PS && !GATHERING.get() {
         pay(&context, 1);
     }
@@ -253,8 +310,12 @@ fn sleep_until(at_ns: u64) {
 fn pay(context: &sim::Context, share: usize) {
     let owed_ns = OWED_PS.get() / 1000;
     OWED_PS.set(OWED_PS.get() % 1000);
-    let now = context.now_ns();
-    let end = context.cores().occupy(now, owed_ns, share);
+    let program_ps = OWED_PROGRAM_PS.get();
+    let program_ns = (program_ps / 1000).min(owed_ns);
+    OWED_PROGRAM_PS.set(program_ps - program_ns * 1000);
+    let (cores, now) = (context.cores(), context.now_ns());
+    cores.programs_ns.fetch_add(program_ns, Ordering::Relaxed);
+    let end = cores.occupy(now, owed_ns, share);
     context.sleep_ns(end - now);
 }
 
@@ -313,6 +374,33 @@ mod tests {
         });
         assert_eq!(worked, 1_500_000);
         assert!(super::cpu_ns() > 0);
+    }
+
+    #[test]
+    fn what_programs_compute_is_told_from_the_kernels_work() {
+        let times = on(1, || {
+            charge_program(Work::Copy, 300);
+            charge(Work::Copy, 500);
+            (0..700).for_each(|_| charge_program(Work::Copy, 1));
+            (cpu_times(), super::cpu_ns(), now_ns())
+        });
+        let expected = CpuTimes {
+            user_ns: 1_000_000,
+            system_ns: 500_000,
+        };
+        assert_eq!(times, (expected, 1_500_000, 1_500_000));
+    }
+
+    #[test]
+    fn a_process_that_computes_uses_time_of_its_own() {
+        let before = cpu_times().user_ns;
+        let mut sum = 1_u64;
+        while cpu_times().user_ns < before + 20_000_000 {
+            (0..10_000_u64).for_each(|n| sum = std::hint::black_box(sum.wrapping_mul(n | 1)));
+        }
+        let after = cpu_times();
+        let used_ns = after.user_ns + after.system_ns;
+        assert!(used_ns <= super::cpu_ns() + 10_000_000, "{after:?}");
     }
 
     #[test]
