@@ -69,6 +69,18 @@ impl Default for Identity {
     }
 }
 
+/// What a drive has done since it was switched on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(alias = "devstat")]
+pub struct Activity {
+    /// Its clock when it was switched on.
+    pub on_at_ns: u64,
+    /// Its clock now.
+    pub now_ns: u64,
+    /// The counts.
+    pub statistics: Statistics,
+}
+
 /// A command in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TraceEntry {
@@ -267,6 +279,21 @@ impl Emulated {
         let sum = keep::add(&state.life.before, state.timing.statistics());
         self.unlock(state);
         sum
+    }
+
+    /// What it has done since it was switched on.
+    #[must_use]
+    pub fn activity(&self) -> Activity {
+        let mut state = self.state.lock();
+        let now_ns = state.now();
+        self.catch_up(&mut state, now_ns);
+        let activity = Activity {
+            on_at_ns: state.life.on_at_ns,
+            now_ns,
+            statistics: state.timing.statistics().clone(),
+        };
+        self.unlock(state);
+        activity
     }
 
     /// How many times it was switched on.
@@ -494,9 +521,13 @@ impl State {
             }
         };
         let stuck = volatile.iter().filter(|(_, write)| write.is_stuck).count();
+        let ahead_ns = stopped_ns.saturating_sub(rt::now_ns());
+        if !is_kept {
+            life.on_at_ns = rt::now_ns() + ahead_ns;
+        }
         Ok(State {
             timing,
-            ahead_ns: stopped_ns.saturating_sub(rt::now_ns()),
+            ahead_ns,
             media,
             faults,
             volatile,

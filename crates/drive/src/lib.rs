@@ -12,7 +12,7 @@ mod media;
 pub mod profile;
 pub mod timing;
 
-pub use emulated::{Emulated, Identity, TraceEntry};
+pub use emulated::{Activity, Emulated, Identity, TraceEntry};
 pub use fault::Fault;
 pub use identify::IdentifyData;
 pub use profile::{Profile, profiles};

@@ -18,6 +18,15 @@ use rt::{Processor, Work};
 
 use crate::memory::Zfs;
 
+/// An operating system, as far as its tools print other things than those of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// FreeBSD.
+    FreeBsd,
+    /// Linux.
+    Linux,
+}
+
 /// A computer and the software of its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostProfile {
@@ -41,6 +50,8 @@ pub struct HostProfile {
     pub zfs: Zfs,
     /// How its gpart aligns partitions when no alignment is given.
     pub era: Era,
+    /// Its operating system.
+    pub system: System,
 }
 
 /// All host profiles.
@@ -57,6 +68,7 @@ pub fn host_profiles() -> Vec<HostProfile> {
         max_auto_ashift: 14,
         zfs: Zfs::Today,
         era: Era::Current,
+        system: System::Linux,
     };
     let modern = HostProfile {
         name: "modern",
@@ -85,6 +97,7 @@ pub fn host_profiles() -> Vec<HostProfile> {
         max_auto_ashift: 9,
         zfs: Zfs::FreeBsd9,
         era: Era::Nine,
+        system: System::FreeBsd,
     };
     let freebsd_8 = HostProfile {
         name: "freebsd-8",
@@ -98,6 +111,7 @@ pub fn host_profiles() -> Vec<HostProfile> {
         name: "freebsd-13",
         about: "FreeBSD 13 with OpenZFS 2.1: four cores of 3 GHz with instructions for AES",
         zfs: Zfs::OpenZfs21,
+        system: System::FreeBsd,
         ..modern
     };
     vec![now, modern, freebsd_8, freebsd_9, freebsd_13]
@@ -171,6 +185,19 @@ mod tests {
             assert_eq!(HostProfile::find(host.name), Some(host));
         }
         assert_eq!(HostProfile::find("abacus"), None);
+    }
+
+    #[test]
+    fn hosts_of_freebsd_are_called_so() {
+        for host in host_profiles() {
+            let is_freebsd = host.system == System::FreeBsd;
+            assert_eq!(
+                is_freebsd,
+                host.name.starts_with("freebsd"),
+                "{}",
+                host.name
+            );
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod world;
 
 pub use access::{Hold, Holder, Pools};
 pub use description::{Description, DriveEntry, FILE_NAME, NewDrive, parse_size};
-pub use host_profile::{HostProfile, host_profiles};
+pub use host_profile::{HostProfile, System, host_profiles};
 pub use layer::{Layer, LayerKind};
 pub use lock::{FileLock, LockMode, Patience};
 pub use machine::{Machine, MachineLock, NewMachine};

@@ -45,6 +45,9 @@ pub(super) struct KeptState {
     pub(super) now_ns: u64,
     /// Times that it was switched on.
     pub(super) power_cycles: u64,
+    /// The drive's clock when it was switched on.
+    #[serde(default)]
+    pub(super) on_at_ns: u64,
     /// Statistics up to where the mechanics in the cache file, if there is one, started counting.
     pub(super) before: Statistics,
     /// What those mechanics have counted since, in case the cache file is gone.
@@ -261,5 +264,14 @@ pub(super) fn add(a: &Statistics, b: &Statistics) -> Statistics {
         queue_depth_max: a.queue_depth_max.max(b.queue_depth_max),
         latency_ns: sum(a.latency_ns, b.latency_ns),
         erases: sum(a.erases, b.erases),
+        trim_bytes: sum(a.trim_bytes, b.trim_bytes),
+        read_ns: sum(a.read_ns, b.read_ns),
+        write_ns: sum(a.write_ns, b.write_ns),
+        flush_ns: sum(a.flush_ns, b.flush_ns),
+        trim_ns: sum(a.trim_ns, b.trim_ns),
+        // What was not done when the power was lost is gone.
+        queue_length: b.queue_length,
+        occupied_from_ns: b.occupied_from_ns,
+        occupied_ns: sum(a.occupied_ns, b.occupied_ns),
     }
 }

@@ -113,6 +113,7 @@ impl Emulated {
         let seed = self.seed.wrapping_add(state.life.power_cycles);
         state.timing = Timing::new(Arc::clone(&self.profile), seed);
         state.life.power_cycles = state.life.power_cycles.saturating_add(1);
+        state.life.on_at_ns = state.now();
         state.has_power = true;
         state.is_kept = false;
         state.timer_at = None;

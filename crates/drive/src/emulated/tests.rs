@@ -379,6 +379,65 @@ fn real_time_takes_as_long_as_the_drive() {
 }
 
 #[test]
+fn what_a_drive_does_is_counted_since_it_was_switched_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let act = |disk: &Emulated| {
+        disk.write(0, &[1; 8192]).unwrap();
+        disk.flush().unwrap();
+        disk.read(1 << 20, &mut [0; 4096]).unwrap();
+    };
+    let first = rt::simulate(1, || {
+        rt::sleep_ns(1_000_000_000);
+        let disk = open(dir.path(), &wd20ears(), 1);
+        let began_ns = rt::now_ns();
+        act(&disk);
+        let busy_ns = rt::now_ns() - began_ns;
+        rt::sleep_ns(5_000_000_000);
+        let seen = disk.activity();
+        let counts = &seen.statistics;
+        assert_eq!(
+            (counts.reads, counts.writes, counts.flushes),
+            (1, 1, 1),
+            "{counts:?}"
+        );
+        assert_eq!((counts.read_bytes, counts.write_bytes), (4096, 8192));
+        let parts_ns = counts.read_ns + counts.write_ns + counts.flush_ns + counts.trim_ns;
+        assert_eq!(parts_ns, counts.latency_ns);
+        // One at a time: the drive had something to do as long as it was waited for.
+        assert_eq!(counts.occupied_until(seen.now_ns), counts.latency_ns);
+        assert!(counts.latency_ns <= busy_ns && counts.read_ns > 1_000_000);
+        assert_eq!(
+            (seen.on_at_ns, seen.now_ns - busy_ns),
+            (began_ns, 6_000_000_000)
+        );
+        disk.close().unwrap();
+        seen
+    });
+    rt::simulate(2, || {
+        let disk = open(dir.path(), &wd20ears(), 1);
+        assert_eq!(disk.activity(), first, "it was not switched off");
+        // Far from what it has read ahead.
+        let offset = 48 << 20;
+        let done = Box::new(|result: Result<BioData>| drop(result.unwrap()));
+        let op = BioOp::Read { len: 4096 };
+        disk.submit(Bio { op, offset, done });
+        rt::sleep_ns(100_000);
+        let seen = disk.activity();
+        assert_eq!(seen.statistics.queue_length, 1);
+        let more_ns = seen.statistics.occupied_until(seen.now_ns) - first.statistics.occupied_ns;
+        assert_eq!(more_ns, 100_000, "it is still at it");
+        rt::sleep_ns(1_000_000_000);
+        assert_eq!(disk.activity().statistics.queue_length, 0);
+        disk.power_cut(1).unwrap();
+        disk.power_on();
+        let seen = disk.activity();
+        assert_eq!(seen.on_at_ns, seen.now_ns);
+        assert_eq!(seen.statistics, Statistics::default());
+        assert_eq!(disk.statistics().reads, 2, "in its life");
+    });
+}
+
+#[test]
 fn files_that_no_drive_wrote_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     rt::simulate(1, || {

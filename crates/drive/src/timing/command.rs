@@ -114,4 +114,64 @@ pub struct Statistics {
     pub latency_ns: u64,
     /// Blocks of flash that were erased.
     pub erases: u64,
+    /// Bytes that the host does not need any more.
+    #[serde(default)]
+    pub trim_bytes: u64,
+    /// Of `latency_ns`, that of reads.
+    #[serde(default)]
+    pub read_ns: u64,
+    /// Of `latency_ns`, that of writes.
+    #[serde(default)]
+    pub write_ns: u64,
+    /// Of `latency_ns`, that of flushes.
+    #[serde(default)]
+    pub flush_ns: u64,
+    /// Of `latency_ns`, that of trims.
+    #[serde(default)]
+    pub trim_ns: u64,
+    /// Commands that are not done yet.
+    #[serde(default)]
+    pub queue_length: u32,
+    /// Since when there are some, if there are.
+    #[serde(default)]
+    pub occupied_from_ns: u64,
+    /// Time in which there were some, without that since then; see [`Statistics::occupied_until`].
+    #[serde(default)]
+    #[doc(alias = "io_ticks")]
+    pub occupied_ns: u64,
+}
+
+impl Statistics {
+    /// A command has come.
+    pub(super) fn came(&mut self, now: u64) {
+        if self.queue_length == 0 {
+            self.occupied_from_ns = now;
+        }
+        self.queue_length = self.queue_length.saturating_add(1);
+    }
+
+    /// A command is done.
+    pub(super) fn done(&mut self, now: u64, kind: CommandKind, submitted: u64) {
+        let took_ns = now.saturating_sub(submitted);
+        self.latency_ns += took_ns;
+        *match kind {
+            CommandKind::Read => &mut self.read_ns,
+            CommandKind::Write => &mut self.write_ns,
+            CommandKind::Flush => &mut self.flush_ns,
+            CommandKind::Trim => &mut self.trim_ns,
+        } += took_ns;
+        self.queue_length = self.queue_length.saturating_sub(1);
+        if self.queue_length == 0 {
+            self.occupied_ns += now.saturating_sub(self.occupied_from_ns);
+        }
+    }
+
+    /// Time in which there were commands that were not done, up to `now`.
+    #[must_use]
+    pub fn occupied_until(&self, now: u64) -> u64 {
+        match self.queue_length {
+            0 => self.occupied_ns,
+            _ => self.occupied_ns + now.saturating_sub(self.occupied_from_ns),
+        }
+    }
 }

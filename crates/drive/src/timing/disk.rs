@@ -261,6 +261,7 @@ impl Disk {
     pub(super) fn submit(&mut self, now: u64, command: Command) {
         let now = now.max(self.state.clock);
         self.run(now);
+        self.state.statistics.came(now);
         self.state.host.push_back(Queued {
             command,
             submitted: now,
@@ -455,15 +456,18 @@ impl Disk {
                 statistics.read_bytes += u64::from(command.sectors) * self.sector_bytes;
             }
             CommandKind::Flush => statistics.flushes += 1,
-            CommandKind::Trim => statistics.trims += 1,
+            CommandKind::Trim => {
+                statistics.trims += 1;
+                statistics.trim_bytes += u64::from(command.sectors) * self.sector_bytes;
+            }
             CommandKind::Write => {}
         }
-        self.tell_done(now, command.tag, submitted);
+        self.tell_done(now, command.tag, command.kind, submitted);
     }
 
-    fn tell_done(&mut self, now: u64, tag: u64, submitted: u64) {
+    fn tell_done(&mut self, now: u64, tag: u64, kind: CommandKind, submitted: u64) {
         let s = &mut self.state;
-        s.statistics.latency_ns += now - submitted;
+        s.statistics.done(now, kind, submitted);
         s.in_drive -= 1;
         s.told.push_back(Event::Done { tag, at: now });
         self.end_flush(now);
@@ -488,7 +492,7 @@ impl Disk {
                 let tag = write.tag;
                 self.state.told.push_back(Event::Destaged { tag, at });
                 if write.waits {
-                    self.tell_done(now, tag, write.submitted);
+                    self.tell_done(now, tag, CommandKind::Write, write.submitted);
                 }
             }
             Some(MediumEvent::Rewriting(event)) => self.state.told.push_back(event),

@@ -174,6 +174,7 @@ impl Flash {
             CommandKind::Flush => Kind::Flush,
             CommandKind::Trim => Kind::Trim,
         };
+        self.state.statistics.came(now);
         self.state.host.push_back(Queued {
             tag: command.tag,
             kind,
@@ -414,19 +415,28 @@ impl Flash {
     fn done(&mut self, now: u64, queued: &Queued) {
         let bytes = self.bytes(queued);
         let s = &mut self.state;
-        match queued.kind {
+        let kind = match queued.kind {
             Kind::Read => {
                 s.statistics.reads += 1;
                 s.statistics.read_bytes += bytes;
+                CommandKind::Read
             }
             Kind::Write => {
                 s.statistics.writes += 1;
                 s.statistics.write_bytes += bytes;
+                CommandKind::Write
             }
-            Kind::Flush => s.statistics.flushes += 1,
-            Kind::Trim => s.statistics.trims += 1,
-        }
-        s.statistics.latency_ns += now.saturating_sub(queued.submitted);
+            Kind::Flush => {
+                s.statistics.flushes += 1;
+                CommandKind::Flush
+            }
+            Kind::Trim => {
+                s.statistics.trims += 1;
+                s.statistics.trim_bytes += bytes;
+                CommandKind::Trim
+            }
+        };
+        s.statistics.done(now, kind, queued.submitted);
         s.in_drive = s.in_drive.saturating_sub(1);
         let tag = queued.tag;
         s.told.push_back(Event::Done { tag, at: now });

@@ -112,6 +112,14 @@ pub(super) fn is_sane(statistics: &Statistics) -> bool {
         queue_depth_max: _,
         latency_ns,
         erases,
+        trim_bytes,
+        read_ns,
+        write_ns,
+        flush_ns,
+        trim_ns,
+        queue_length: _,
+        occupied_from_ns,
+        occupied_ns,
     } = *statistics;
     [
         reads,
@@ -132,6 +140,13 @@ pub(super) fn is_sane(statistics: &Statistics) -> bool {
         busy_ns,
         latency_ns,
         erases,
+        trim_bytes,
+        read_ns,
+        write_ns,
+        flush_ns,
+        trim_ns,
+        occupied_from_ns,
+        occupied_ns,
     ]
     .iter()
     .all(|n| *n < TIME_MAX << 2)
