@@ -18,8 +18,10 @@ mod geli;
 mod geomclass;
 mod gnop;
 mod gpart;
+mod gstat;
 mod holder;
 mod identify;
+mod iostat;
 mod keys;
 mod lab;
 mod links;
@@ -42,7 +44,10 @@ mod session;
 mod sh;
 mod sleep;
 mod state;
+mod stopwatch;
 mod strays;
+mod system;
+mod time;
 mod trace;
 mod world;
 mod zdb;
@@ -97,6 +102,8 @@ const ASHIFT: Table<Entry> = Table {
         parted::PARTED,
         identify::CAMCONTROL,
         identify::DISKINFO,
+        iostat::IOSTAT,
+        gstat::GSTAT,
         dd::DD.held(),
         phybs::PHYBS,
         diskmark::DISKMARK,
@@ -112,6 +119,7 @@ const ASHIFT: Table<Entry> = Table {
         holder::SERVE,
         sh::SH.held(),
         sleep::SLEEP,
+        time::TIME,
     ],
 };
 
@@ -124,6 +132,13 @@ pub(crate) fn tools() -> impl Iterator<Item = &'static str> {
 /// Whether there is a command of this name.
 pub(crate) fn is_command(name: &str) -> bool {
     ASHIFT.find(name).is_some()
+}
+
+/// Whether a command of this name runs in the machine that was chosen, if one was.
+pub(crate) fn runs_in_world(name: &str) -> bool {
+    ASHIFT
+        .find(name)
+        .is_some_and(|command| command.run.is_in_world)
 }
 
 fn usage() -> String {

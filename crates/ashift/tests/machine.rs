@@ -15,6 +15,8 @@ mod script;
 mod tar;
 #[path = "machine/up.rs"]
 mod up;
+#[path = "machine/watch.rs"]
+mod watch;
 
 /// A machine in a temporary folder, with files of the host beside it.
 struct Bench(tempfile::TempDir);

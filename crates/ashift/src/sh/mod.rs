@@ -43,7 +43,7 @@ Runs a script whose commands are those of this program. In a machine (-m) all of
 script and seed the same things happen at the same times.
   NAME=value  $NAME  ${NAME}  $?  $!  $#  $1 …  'text'  \"text\"  \\c
   > >> < 2>&1 <<END   files of this host; names with * and ? are left to the commands
-  &  wait [$!]  ;  &&  ||  !  { }  ( )  if  while  until  for
+  &  wait [$!]  ;  &&  ||  !  { }  ( )  if  while  until  for  time [-p] COMMAND
   : true false echo test [ exit export unset set -e
 There are no pipes, functions, case, arithmetic, break, nor the output of a command in a word: that is said before
 anything runs, and the exit code is 2. It is 127 for a command that there is not.

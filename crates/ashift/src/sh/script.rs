@@ -15,6 +15,9 @@ const MISSING: [&str; 12] = [
     "trap",
 ];
 
+/// What bash measures with `time` before it, and this parser takes for words.
+const NOT_TIMED: [&str; 9] = ["{", "(", "!", "[[", "case", "for", "if", "until", "while"];
+
 type ParsedWord = ast::TopLevelWord<String>;
 type ParsedCommand = ast::TopLevelCommand<String>;
 type ParsedRedirect = ast::Redirect<ParsedWord>;
@@ -41,6 +44,8 @@ pub(super) struct Step {
 pub(super) enum Node {
     /// `!`
     Not(Box<Node>),
+    /// `time`, and whether it has `-p`.
+    Timed(bool, Box<Node>),
     Simple(Arc<Simple>),
     Compound(Arc<Compound>, Vec<Redirect>),
 }
@@ -51,6 +56,16 @@ pub(super) struct Simple {
     pub(super) assignments: Vec<(String, Word)>,
     pub(super) words: Vec<Word>,
     pub(super) redirects: Vec<Redirect>,
+}
+
+impl Simple {
+    /// Its first word, if that is plain text.
+    fn name(&self) -> Option<&str> {
+        match self.words.first().map(Vec::as_slice) {
+            Some([Piece::Text(name)]) => Some(name),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -190,7 +205,7 @@ fn listable(command: &ast::DefaultListableCommand, line: usize) -> Result<Node> 
 
 fn node(command: &ast::DefaultPipeableCommand, line: usize) -> Result<Node> {
     match command {
-        ast::PipeableCommand::Simple(command) => Ok(Node::Simple(Arc::new(simple(command, line)?))),
+        ast::PipeableCommand::Simple(command) => timed(simple(command, line)?, line),
         ast::PipeableCommand::Compound(command) => Ok(Node::Compound(
             Arc::new(compound(&command.kind, line)?),
             redirects(&command.io, line)?,
@@ -221,12 +236,37 @@ fn simple(command: &ParsedSimple, line: usize) -> Result<Simple> {
             ast::RedirectOrCmdWord::CmdWord(item) => simple.words.push(word(item, line)?),
         }
     }
-    if let Some([Piece::Text(name)]) = simple.words.first().map(Vec::as_slice)
-        && (MISPLACED.contains(&name.as_str()) || MISSING.contains(&name.as_str()))
-    {
+    Ok(simple)
+}
+
+/// A name with arguments, or that with `time` before it.
+fn timed(mut simple: Simple, line: usize) -> Result<Node> {
+    let name = simple.name().unwrap_or_default();
+    if MISPLACED.contains(&name) || MISSING.contains(&name) {
         return refused(line, &format!("'{name}'"));
     }
-    Ok(simple)
+    if name != "time" || !simple.assignments.is_empty() {
+        return Ok(Node::Simple(Arc::new(simple)));
+    }
+    simple.words.remove(0);
+    let mut is_posix = false;
+    while let Some(option @ ("-p" | "--")) = simple.name() {
+        is_posix |= option == "-p";
+        let is_end = option == "--";
+        simple.words.remove(0);
+        if is_end {
+            break;
+        }
+    }
+    match simple.name() {
+        None if simple.words.is_empty() => return refused(line, "'time' without a command"),
+        Some(name) if NOT_TIMED.contains(&name) => {
+            return refused(line, &format!("'time' before '{name}'"));
+        }
+        Some(name) if name.contains('=') => return refused(line, "'time' before an assignment"),
+        _ => {}
+    }
+    Ok(Node::Timed(is_posix, Box::new(timed(simple, line)?)))
 }
 
 fn compound(kind: &ParsedCompound, line: usize) -> Result<Compound> {
@@ -389,6 +429,23 @@ mod tests {
                 "line 1: 'break' cannot be used here",
             ),
             ("true 3> x", "line 1: stream 3 cannot be used here"),
+            (
+                "true\ntime { ls; }",
+                "line 2: 'time' before '{' cannot be used here",
+            ),
+            (
+                "time -p if true; then ls; fi",
+                "line 1: 'time' before 'if' cannot be used here",
+            ),
+            (
+                "time A=1 ls",
+                "line 1: 'time' before an assignment cannot be used here",
+            ),
+            ("time cd x", "line 1: 'cd' cannot be used here"),
+            (
+                "time",
+                "line 1: 'time' without a command cannot be used here",
+            ),
         ];
         for (script, expected) in cases {
             assert_eq!(parse(script).unwrap_err().to_string(), expected, "{script}");

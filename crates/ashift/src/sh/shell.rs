@@ -16,6 +16,7 @@ use super::jobs::Jobs;
 use super::script::{Compound, How, List, Node, Parameter, Piece, Redirect, Simple, Step, Word};
 use crate::caller::{self, Caller, Client, STACK_BYTES, caller};
 use crate::state::state_folder;
+use crate::stopwatch::{Layout, Stopwatch};
 use crate::world::{enter, entered};
 
 /// Exit code for a command that there is not.
@@ -101,6 +102,13 @@ impl Shell {
                 self.run_node(node, streams, true)?;
                 self.status = (self.status == 0).into();
                 return Flow::Continue(());
+            }
+            Node::Timed(is_posix, node) => {
+                let stopwatch = Stopwatch::start();
+                let flow = self.run_node(node, streams, is_asked);
+                let layout = Layout::of_host(*is_posix);
+                print(&streams[2], &stopwatch.read().text(layout));
+                return flow;
             }
             Node::Simple(simple) => self.run_simple(simple, streams)?,
             Node::Compound(compound, redirects) => {

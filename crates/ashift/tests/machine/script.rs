@@ -7,7 +7,7 @@ use super::up::clock_ns;
 use super::{Bench, text};
 
 /// Runs a script in the machine of a bench; returns its exit code, stdout and stderr.
-fn sh(bench: &Bench, script: &str) -> (Option<i32>, String, String) {
+pub(super) fn sh(bench: &Bench, script: &str) -> (Option<i32>, String, String) {
     fs::write(bench.path("script"), script).unwrap();
     let output = bench.run("sh script one two");
     (
