@@ -8,12 +8,14 @@
 //! OpenZFS module/os/linux/zfs/zio_crypt.c (`zio_do_crypt_data`), module/zfs/zio.c (`zio_decrypt`),
 //! module/zfs/dsl_crypt.c (`spa_do_crypt_objset_mac_abd`, `spa_do_crypt_mac_abd`).
 
+use std::borrow::Cow;
 use std::fmt;
 
 use base::Result;
 use hkdf::Hkdf;
 use hmac::{Hmac, KeyInit, Mac};
 use phys::blkptr::{IV_LEN, MAC_LEN, SALT_LEN};
+use phys::byteswap::swap_block;
 use phys::zil::ZilChainPhys;
 use phys::{BlkPtrPhys, ObjectType, ObjsetPhys, Phys};
 use sha2::Sha512;
@@ -21,7 +23,7 @@ use zerocopy::IntoBytes;
 
 use crate::Suite;
 use crate::mac::{indirect_mac, objset_macs};
-use crate::parts::{self, Parts};
+use crate::parts::{self, Order, Parts};
 use crate::secret::Secret;
 use crate::suite::{Cipher, wrong_mac};
 use crate::wrapping::HMAC_KEY_LEN;
@@ -104,7 +106,7 @@ impl DataKey {
             return Ok(());
         }
         if bp.object_type() == ObjectType::OBJSET.raw() {
-            return self.check_objset(bytes);
+            return self.check_objset(bytes, Order::of(bp));
         }
         same(&self.mac(bytes), &bp.mac())
     }
@@ -133,8 +135,13 @@ impl DataKey {
     }
 
     /// A local MAC of zeros passes, as in OpenZFS: accounting was not complete.
-    fn check_objset(&self, bytes: &[u8]) -> Result<()> {
-        let objset = ObjsetPhys::parse(bytes)?;
+    fn check_objset(&self, bytes: &[u8], order: Order) -> Result<()> {
+        // What these MACs cover is always little-endian, so that the block can be written again without a key.
+        let mut bytes = Cow::Borrowed(bytes);
+        if order == Order::Big {
+            swap_block(ObjectType::OBJSET, 0, bytes.to_mut());
+        }
+        let objset = ObjsetPhys::parse(&bytes)?;
         let [portable, local] = objset_macs(&self.hmac, &objset, bytes.len())?;
         same(&portable, &objset.portable_mac)?;
         if local == [0; 32] {
@@ -159,7 +166,7 @@ impl BlockKey {
             _ => bp.mac(),
         };
         let iv = bp.crypt_params().iv;
-        let Some(parts) = parts_of(bp.object_type(), bytes)? else {
+        let Some(parts) = parts_of(bp.object_type(), bytes, Order::of(bp))? else {
             return self.0.open(&iv, &[], bytes, &mac);
         };
         let mut text = Secret::new(parts.gather(bytes));
@@ -168,7 +175,7 @@ impl BlockKey {
         Ok(())
     }
 
-    /// Encrypts the bytes of a block in place, and returns the MAC.
+    /// Encrypts the bytes of a block, which is this host's, in place, and returns the MAC.
     ///
     /// # Errors
     /// `TooBig` for more bytes than the suite can take; `Corrupt` when the parts of the block do not fit.
@@ -179,7 +186,7 @@ impl BlockKey {
         iv: &[u8; IV_LEN],
         bytes: &mut [u8],
     ) -> Result<[u8; MAC_LEN]> {
-        let Some(parts) = parts_of(object_type, bytes)? else {
+        let Some(parts) = parts_of(object_type, bytes, Order::Little)? else {
             return self.0.seal(iv, &[], bytes);
         };
         let mut text = Secret::new(parts.gather(bytes));
@@ -197,10 +204,10 @@ pub fn check_indirect(bp: &BlkPtrPhys, block: &[u8]) -> Result<()> {
     same(&indirect_mac(block), &bp.mac())
 }
 
-fn parts_of(object_type: u8, bytes: &[u8]) -> Result<Option<Parts>> {
+fn parts_of(object_type: u8, bytes: &[u8], order: Order) -> Result<Option<Parts>> {
     match ObjectType::try_from(object_type)? {
-        ObjectType::DNODE => parts::dnodes(bytes).map(Some),
-        ObjectType::INTENT_LOG => parts::log(bytes).map(Some),
+        ObjectType::DNODE => parts::dnodes(bytes, order).map(Some),
+        ObjectType::INTENT_LOG => parts::log(bytes, order).map(Some),
         _ => Ok(None),
     }
 }

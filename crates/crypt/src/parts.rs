@@ -5,13 +5,18 @@
 //! dnodes; headers and pointers of log records. The encrypted parts are one text, in the order in which they lie in the
 //! block. What the system itself changes without a key (space that an object uses, accounting flags) is not covered.
 //!
+//! A block of a big-endian host is still as that host wrote it here, and what the MAC covers, too; but of pointers the
+//! properties are covered as little-endian words on every host.
+//!
 //! # Source
 //! OpenZFS module/os/linux/zfs/zio_crypt.c (`zio_crypt_init_uios_dnode`, `zio_crypt_init_uios_zil`).
 
+use std::borrow::Cow;
 use std::mem::offset_of;
 use std::ops::Range;
 
 use base::{Error, Result};
+use phys::byteswap::{swap_log_block, swap_words};
 use phys::dnode::{DNODE_CORE_SIZE, DNODE_FLAG_SPILL_BLKPTR, DNODE_MIN_SIZE};
 use phys::zil::{LrCloneRangePhys, LrWritePhys, records, tx};
 use phys::{BlkPtrPhys, DnodePhys, LrPhys, ObjectType, Phys, ZilChainPhys};
@@ -21,6 +26,23 @@ use crate::mac::pointer_code;
 
 /// Bytes of a block pointer.
 const BLKPTR_SIZE: usize = size_of::<BlkPtrPhys>();
+
+/// The byte order of the host that wrote a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    /// That of the block that a pointer points to.
+    pub(crate) fn of(bp: &BlkPtrPhys) -> Order {
+        match bp.is_little_endian() {
+            true => Order::Little,
+            false => Order::Big,
+        }
+    }
+}
 
 /// Which bytes of a block are encrypted, and what else its MAC covers.
 #[derive(Debug, Default)]
@@ -83,8 +105,15 @@ pub(crate) fn dnode_pointers(bytes: &[u8]) -> Result<(Vec<&BlkPtrPhys>, Range<us
 ///
 /// # Errors
 /// `Corrupt` for dnodes that do not fit.
-pub(crate) fn dnodes(block: &[u8]) -> Result<Parts> {
+pub(crate) fn dnodes(block: &[u8], order: Order) -> Result<Parts> {
     let mut parts = Parts::default();
+    let code = |bp: &BlkPtrPhys| {
+        let mut bp = *bp;
+        if order == Order::Big {
+            swap_words(bp.as_mut_bytes());
+        }
+        pointer_code(&bp)
+    };
     let mut at = 0;
     while at + DNODE_MIN_SIZE <= block.len() {
         let bytes = &block[at..];
@@ -92,7 +121,7 @@ pub(crate) fn dnodes(block: &[u8]) -> Result<Parts> {
         let (pointers, bonus) = dnode_pointers(bytes)?;
         parts.aad.extend(portable_core(core).as_bytes());
         for bp in pointers {
-            parts.aad.extend(pointer_code(bp));
+            parts.aad.extend(code(bp));
         }
         let type_ = ObjectType::try_from(core.bonustype);
         let is_secret = type_.is_ok_and(ObjectType::is_encrypted);
@@ -110,10 +139,15 @@ pub(crate) fn dnodes(block: &[u8]) -> Result<Parts> {
 ///
 /// # Errors
 /// `Corrupt` for records that do not fit.
-pub(crate) fn log(block: &[u8]) -> Result<Parts> {
-    let chain = ZilChainPhys::view(block)?;
+pub(crate) fn log(block: &[u8], order: Order) -> Result<Parts> {
+    // Only to find the records.
+    let mut readable = Cow::Borrowed(block);
+    if order == Order::Big {
+        swap_log_block(true, readable.to_mut());
+    }
+    let chain = ZilChainPhys::view(&readable)?;
     let used = usize::try_from(chain.nused.get()).ok();
-    let range = used.and_then(|used| block.get(ZilChainPhys::SIZE..used));
+    let range = used.and_then(|used| readable.get(ZilChainPhys::SIZE..used));
     let body = range.ok_or_else(|| {
         let (used, len) = (chain.nused.get(), block.len());
         Error::corrupt(format!("log block of {len} bytes uses {used}"))
@@ -122,7 +156,8 @@ pub(crate) fn log(block: &[u8]) -> Result<Parts> {
     parts.aad.extend(&block[..offset_of!(ZilChainPhys, eck)]);
     let mut at = ZilChainPhys::SIZE;
     for record in records(body) {
-        let (common, record) = record?;
+        let (common, readable) = record?;
+        let record = &block[at..at + readable.len()];
         parts.aad.extend(&record[..LrPhys::SIZE]);
         let clear = clear_in_record(common.txtype.get(), record.len())?;
         parts.aad.extend(&record[clear.clone()]);

@@ -166,6 +166,7 @@ fn sealed(type_: ObjectType, mac: [u8; 16]) -> BlkPtrPhys {
     bp.set_psize(4096);
     bp.set_type(type_.raw());
     bp.set_birth(Txg(1), Txg(1));
+    bp.set_little_endian();
     bp.set_crypt(true);
     bp.set_sealed(&PARAMS, &mac);
     bp
@@ -298,4 +299,46 @@ fn bytes_that_do_not_fit_are_errors() {
         open(&key, &bp, &mut bytes).unwrap_err().kind(),
         ErrorKind::Corrupt
     );
+}
+
+#[test]
+fn bytes_of_a_big_endian_host_that_do_not_fit_are_errors() {
+    let key = key(Suite::Aes256Gcm);
+    let mut state = 1u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as u8
+    };
+    for type_ in [
+        ObjectType::DNODE,
+        ObjectType::INTENT_LOG,
+        ObjectType::OBJSET,
+        ObjectType::PLAIN_FILE_CONTENTS,
+        ObjectType::UINT64_OTHER,
+    ] {
+        let mut bp = BlkPtrPhys::default();
+        bp.set_type(type_.raw());
+        bp.set_crypt(true);
+        assert!(!bp.is_little_endian());
+        for round in 0..300 {
+            let mut block: Vec<u8> = (0..4096).map(|_| next()).collect();
+            // A log block whose records are looked at.
+            if type_ == ObjectType::INTENT_LOG && round % 2 == 0 {
+                let used = 184 + 8 * u64::from(next());
+                block[136..144].copy_from_slice(&used.to_be_bytes());
+                block[184..192].copy_from_slice(&u64::from(next() % 26).to_be_bytes());
+                block[192..200].copy_from_slice(&(used - 184).to_be_bytes());
+            }
+            // A block of dnodes that fit.
+            if type_ == ObjectType::DNODE && round % 2 == 0 {
+                for dnode in block.chunks_mut(512) {
+                    (dnode[3], dnode[12]) = (dnode[3] % 4, 0);
+                }
+            }
+            let refused = open(&key, &bp, &mut block).unwrap_err().kind();
+            assert!(matches!(refused, ErrorKind::Checksum | ErrorKind::Corrupt));
+        }
+    }
 }

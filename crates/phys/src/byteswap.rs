@@ -16,6 +16,10 @@
 //! OpenZFS module/zfs/dmu.c (`dmu_ot_byteswap`), dnode.c (`dnode_byteswap`), dmu_objset.c
 //! (`dmu_objset_byteswap`), zap.c, zap_leaf.c, zap_micro.c (`zap_byteswap`), zfs_byteswap.c, uberblock.c @be7657e3.
 
+mod log;
+
+pub use log::swap_log_block;
+
 use crate::dnode::DNODE_MIN_SIZE;
 use crate::layout::Phys;
 use crate::objset::ObjsetPhys;

@@ -103,6 +103,8 @@ fn byteswap_all(bytes: &[u8]) {
         byteswap::swap_block(type_, 0, &mut swapped);
     }
     byteswap::swap_block(ObjectType::DNODE, 1, &mut swapped);
+    byteswap::swap_log_block(true, &mut swapped);
+    byteswap::swap_log_block(false, &mut swapped);
     byteswap::swap_sa_header(&mut swapped);
     byteswap::swap_attribute(sa::SaBswap::Acl, &mut swapped);
     assert_eq!(swapped.len(), bytes.len());

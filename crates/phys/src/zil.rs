@@ -31,6 +31,10 @@ pub const ZIL_REPLAY_NEEDED: u64 = 1;
 pub const ZIL_CLAIM_LR_SEQ_VALID: u64 = 2;
 /// `ZIL_MIN_BLKSZ`: the smallest log block.
 pub const ZIL_MIN_BLKSZ: u64 = 4096;
+/// `XAT0_PROJID`, in the first word of [`LrAttrPhys`]: the number is where the scan stamp would be.
+pub const XAT_PROJID: u32 = 0x4_0000;
+/// `ATTR_XVATTR`, in the mask of [`LrSetattrPhys`]: a [`LrAttrPhys`] follows.
+pub const ATTR_XVATTR: u64 = 1 << 31;
 /// `ZIL_ZC_SEQ`: index of the checksum word with the block's number in its chain, from 1.
 pub const ZIL_ZC_SEQ: usize = 3;
 /// `ZIL_ZC_OBJSET`: the word of a log block's verifier that names the objset.
@@ -70,6 +74,10 @@ pub mod tx {
     pub const CREATE_ACL: u64 = 14;
     /// `TX_CREATE_ATTR`: [`super::LrCreatePhys`], then [`super::LrAttrPhys`].
     pub const CREATE_ATTR: u64 = 15;
+    /// `TX_CREATE_ACL_ATTR`: [`super::LrAclCreatePhys`], then [`super::LrAttrPhys`].
+    pub const CREATE_ACL_ATTR: u64 = 16;
+    /// `TX_MKDIR_ACL`: [`super::LrAclCreatePhys`].
+    pub const MKDIR_ACL: u64 = 17;
     /// `TX_MKDIR_ATTR`: [`super::LrCreatePhys`], then [`super::LrAttrPhys`].
     pub const MKDIR_ATTR: u64 = 18;
     /// `TX_MKDIR_ACL_ATTR`: [`super::LrAclCreatePhys`], then [`super::LrAttrPhys`].

@@ -46,7 +46,8 @@ impl Zilog {
             return Ok(Replayed::default());
         }
         if header.flags.get() & ZIL_REPLAY_NEEDED == 0 {
-            self.destroy(true)?;
+            // A block that is in the order of another host is not begun here.
+            self.destroy(header.log.is_little_endian())?;
             return Ok(Replayed::default());
         }
         self.begin_replay();

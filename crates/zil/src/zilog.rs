@@ -538,13 +538,15 @@ impl Zilog {
 fn check_log_block(bp: &BlkPtrPhys) -> Result<()> {
     let (checksum, psize) = (bp.checksum(), bp.psize());
     let is_log = [ChecksumType::Zilog.raw(), ChecksumType::Zilog2.raw()].contains(&checksum);
+    let is_ours = bp.is_little_endian();
     let is_whole = psize.is_multiple_of(ZIL_MIN_BLKSZ) && psize <= SPA_MAXBLOCKSIZE;
     let fits =
         |dva: DvaPhys| !dva.is_gang() && dva.asize() >= psize && dva.offset() <= u64::MAX / 2;
-    if is_log && is_whole && bp.ndvas() == 1 && bp.dvas().all(fits) {
+    if is_log && is_ours && is_whole && bp.ndvas() == 1 && bp.dvas().all(fits) {
         return Ok(());
     }
-    let text = format!("zh_log is not a log block: checksum {checksum}, psize {psize}");
+    let text =
+        format!("zh_log is not a log block of this host: checksum {checksum}, psize {psize}");
     Err(Error::corrupt(text))
 }
 

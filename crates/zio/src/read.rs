@@ -10,6 +10,7 @@
 //! `module/zfs/zio_checksum.c` (`zio_checksum_error`), `module/zfs/vdev_mirror.c` (ditto blocks).
 
 use base::{BlockBuf, Buf, Context, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, align_up};
+use phys::byteswap::{swap_block, swap_log_block};
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType};
 
 use crate::encode::charge_checksum;
@@ -52,20 +53,22 @@ fn check_bp(bp: &BlkPtrPhys) -> Result<(ChecksumType, CompressType)> {
     if bp.ndvas() == 0 {
         return Err(Error::corrupt("block pointer has no valid dva"));
     }
-    if !bp.is_little_endian() && bp.uses_crypt() {
-        let what = "an encrypted block was written by a big-endian host";
-        return Err(Error::new(ErrorKind::Unsupported, what));
-    }
     Ok((checksum, compress))
 }
 
 /// Converts the logical bytes of a block that a big-endian host wrote.
 #[doc(alias = "BP_SHOULD_BYTESWAP")]
 pub(crate) fn to_little_endian(bp: &BlkPtrPhys, logical: &mut [u8]) {
-    if !bp.is_little_endian()
-        && let Ok(type_) = ObjectType::try_from(bp.object_type())
-    {
-        phys::byteswap::swap_block(type_, bp.level(), logical);
+    if bp.is_little_endian() {
+        return;
+    }
+    match ObjectType::try_from(bp.object_type()) {
+        Ok(ObjectType::INTENT_LOG) => {
+            let has_chain_first = bp.checksum() == ChecksumType::Zilog2.raw();
+            swap_log_block(has_chain_first, logical);
+        }
+        Ok(type_) => swap_block(type_, bp.level(), logical),
+        Err(_) => {}
     }
 }
 
@@ -351,10 +354,6 @@ impl Pipeline {
             false => self.key_of(bp, bookmark)?,
         };
         let (checksum, compress) = check_bp(bp).within(outer)?;
-        if !bp.is_little_endian() {
-            let what = "a big-endian host wrote this intent log, which is not replayed here: import the pool there first";
-            return Err(Error::new(ErrorKind::Unsupported, what).within(outer()));
-        }
         if compress != CompressType::Off {
             return Err(Error::corrupt(format!("compression is {compress}")).within(outer()));
         }
@@ -370,6 +369,7 @@ impl Pipeline {
             {
                 Ok(()) => {
                     keys::open(key.as_deref(), bp, &mut buf[..psize], bookmark)?;
+                    to_little_endian(bp, &mut buf[..psize]);
                     let is_exact = buf.len() == psize;
                     return Ok(match is_exact {
                         true => buf.share(),

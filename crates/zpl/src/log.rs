@@ -13,8 +13,8 @@ use dmu::Tx;
 use phys::blkptr::BlkPtrPhys;
 use phys::zil::{
     LrAttrEndPhys, LrAttrPhys, LrCreatePhys, LrLinkPhys, LrPhys, LrRemovePhys, LrRenamePhys,
-    LrRenameWhiteoutPhys, LrSetattrPhys, LrSetsaxattrPhys, LrTruncatePhys, LrWritePhys, foid_new,
-    tx as txtype,
+    LrRenameWhiteoutPhys, LrSetattrPhys, LrSetsaxattrPhys, LrTruncatePhys, LrWritePhys, XAT_PROJID,
+    foid_new, tx as txtype,
 };
 use phys::znode::pflags;
 use zerocopy::IntoBytes;
@@ -391,7 +391,7 @@ pub(crate) mod mask {
     pub(crate) const ATIME: u64 = 1 << 4;
     pub(crate) const MTIME: u64 = 1 << 5;
     pub(crate) const CTIME: u64 = 1 << 6;
-    pub(crate) const XVATTR: u64 = 1 << 31;
+    pub(crate) const XVATTR: u64 = phys::zil::ATTR_XVATTR;
 }
 
 /// Bits of `lr_attr_bitmap` and `lr_attr_attrs` (`XAT0_*`), and the flag that each stands for.
@@ -412,8 +412,6 @@ pub(crate) const XAT_FLAGS: [(u32, u64); 13] = [
 ];
 /// `XAT0_CREATETIME`.
 pub(crate) const XAT_CREATETIME: u32 = 0x1;
-/// `XAT0_PROJID`: the number is where the scan stamp would be.
-pub(crate) const XAT_PROJID: u32 = 0x4_0000;
 /// `XVA_MAPSIZE`: words of bitmap.
 pub(crate) const XVA_MAPSIZE: u32 = 3;
 

@@ -13,13 +13,13 @@ use phys::Phys;
 use phys::zil::{
     LrAclPhys, LrAttrEndPhys, LrAttrPhys, LrCreatePhys, LrLinkPhys, LrPhys, LrRemovePhys,
     LrRenamePhys, LrRenameWhiteoutPhys, LrSetattrPhys, LrSetsaxattrPhys, LrTruncatePhys,
-    LrWritePhys, foid_object, foid_slots, tx as txtype,
+    LrWritePhys, XAT_PROJID, foid_object, foid_slots, tx as txtype,
 };
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
 use crate::attrs::{FileType, Time};
-use crate::log::{XAT_CREATETIME, XAT_FLAGS, XAT_PROJID, mask};
+use crate::log::{XAT_CREATETIME, XAT_FLAGS, mask};
 use crate::make::{Claim, Create, NewNode};
 use crate::{Filesystem, RenameKind, SIZE_MAX, SetAttr};
 

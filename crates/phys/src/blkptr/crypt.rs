@@ -4,12 +4,15 @@
 //! The third DVA of an encrypted block is not a place: its first word is the salt, its second the first eight bytes
 //! of the IV, whose last four are the upper half of the fill count. The MAC is the second half of the checksum.
 //!
+//! These are strings of bytes in words: the host that writes the block puts them there as they are. What converts the
+//! words of a pointer of a big-endian host also turns the strings around, so here they are turned back.
+//!
 //! # Source
 //! OpenZFS module/os/linux/zfs/zio_crypt.c (`zio_crypt_encode_params_bp`, `zio_crypt_encode_mac_bp`,
 //! `zio_crypt_bp_auth_init`) @be7657e3.
 
 use super::{BYTE_ORDER, BlkPtrPhys, CHECKSUM, COMPRESS, DEDUP, IV2, PSIZE};
-use zerocopy::IntoBytes;
+use zerocopy::little_endian::U64;
 
 /// `ZIO_DATA_SALT_LEN`: bytes of a salt.
 pub const SALT_LEN: usize = 8;
@@ -33,42 +36,68 @@ impl BlkPtrPhys {
     pub fn crypt_params(&self) -> CryptParams {
         let mut params = CryptParams::default();
         let [_, _, third] = &self.dva;
-        let (salt, iv1) = third.as_bytes().split_at(SALT_LEN);
-        params.salt.copy_from_slice(salt);
+        params.salt = self.string(third.word[0]);
         let (head, tail) = params.iv.split_at_mut(8);
-        head.copy_from_slice(iv1);
-        let (_, iv2) = self.fill.as_bytes().split_at(4);
-        tail.copy_from_slice(iv2);
+        head.copy_from_slice(&self.string(third.word[1]));
+        let iv2 = IV2.get(self.fill.get()) as u32;
+        tail.copy_from_slice(&match self.is_little_endian() {
+            true => iv2.to_le_bytes(),
+            false => iv2.to_be_bytes(),
+        });
         params
     }
 
     /// `zio_crypt_encode_params_bp`, `zio_crypt_encode_mac_bp`: enters what an encrypted block is opened with. The
-    /// fill count is kept.
+    /// fill count is kept. The byte order must have been set.
     pub fn set_sealed(&mut self, params: &CryptParams, mac: &[u8; MAC_LEN]) {
         assert!(self.is_encrypted(), "only encrypted blocks have a salt");
-        let (iv1, iv2) = params.iv.split_at(8);
+        let [iv1 @ .., a, b, c, d] = params.iv;
+        let words = [self.word(params.salt), self.word(iv1)];
         let [_, _, third] = &mut self.dva;
-        let (salt, second) = third.as_mut_bytes().split_at_mut(SALT_LEN);
-        salt.copy_from_slice(&params.salt);
-        second.copy_from_slice(iv1);
-        let (_, upper) = self.fill.as_mut_bytes().split_at_mut(4);
-        upper.copy_from_slice(iv2);
+        third.word = words;
+        let iv2 = match self.is_little_endian() {
+            true => u32::from_le_bytes([a, b, c, d]),
+            false => u32::from_be_bytes([a, b, c, d]),
+        };
+        self.fill.set(IV2.set(self.fill.get(), u64::from(iv2)));
         self.set_mac(mac);
     }
 
-    /// `zio_crypt_encode_mac_bp`: enters the MAC.
+    /// `zio_crypt_encode_mac_bp`: enters the MAC. The byte order must have been set.
     pub fn set_mac(&mut self, mac: &[u8; MAC_LEN]) {
-        let (_, second) = self.cksum.as_mut_bytes().split_at_mut(MAC_LEN);
-        second.copy_from_slice(mac);
+        let mut words = [U64::new(0); 2];
+        for (word, half) in words.iter_mut().zip(mac.as_chunks::<8>().0) {
+            *word = self.word(*half);
+        }
+        let [_, _, second @ ..] = &mut self.cksum;
+        *second = words;
     }
 
     /// `zio_crypt_decode_mac_bp`: the MAC; zeros for a hole.
     #[must_use]
     pub fn mac(&self) -> [u8; MAC_LEN] {
         let mut mac = [0; MAC_LEN];
-        let (_, second) = self.cksum.as_bytes().split_at(MAC_LEN);
-        mac.copy_from_slice(second);
+        let [_, _, second @ ..] = self.cksum;
+        for (half, word) in mac.as_chunks_mut::<8>().0.iter_mut().zip(second) {
+            *half = self.string(word);
+        }
         mac
+    }
+
+    /// The string of bytes that the writer of the block put into a word.
+    fn string(&self, word: U64) -> [u8; 8] {
+        match self.is_little_endian() {
+            true => word.get().to_le_bytes(),
+            false => word.get().to_be_bytes(),
+        }
+    }
+
+    /// The word that has this string of bytes.
+    fn word(&self, string: [u8; 8]) -> U64 {
+        U64::new(match self.is_little_endian() {
+            true => u64::from_le_bytes(string),
+            false => u64::from_be_bytes(string),
+        })
     }
 
     /// The properties that MACs above this pointer cover: those that a raw send carries over.
@@ -94,5 +123,50 @@ impl BlkPtrPhys {
     #[must_use]
     pub(crate) fn iv2(&self) -> u64 {
         IV2.get(self.fill.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::byteswap::swap_words;
+    use proptest::prelude::*;
+    use zerocopy::IntoBytes;
+
+    proptest! {
+        /// What a big-endian host wrote into its own words is found again after these were converted.
+        #[test]
+        fn prop_strings_in_a_converted_pointer_are_those_of_its_writer(
+            salt: [u8; SALT_LEN],
+            iv: [u8; IV_LEN],
+            mac: [u8; MAC_LEN],
+            fill: u32,
+        ) {
+            let params = CryptParams { salt, iv };
+            let mut bp = BlkPtrPhys::default();
+            bp.set_type(crate::ObjectType::PLAIN_FILE_CONTENTS.raw());
+            bp.set_fill(u64::from(fill));
+            bp.set_crypt(true);
+            prop_assert!(!bp.is_little_endian());
+            // As the other host has it in memory and on disk: each word in its own order, the strings as they are.
+            let mut theirs = bp;
+            swap_words(theirs.as_mut_bytes());
+            let bytes = theirs.as_mut_bytes();
+            bytes[32..40].copy_from_slice(&salt);
+            bytes[40..48].copy_from_slice(&iv[..8]);
+            // The upper half of a big-endian word comes first.
+            bytes[88..92].copy_from_slice(&iv[8..]);
+            bytes[112..128].copy_from_slice(&mac);
+            swap_words(theirs.as_mut_bytes());
+            prop_assert_eq!((theirs.crypt_params(), theirs.mac()), (params, mac));
+            prop_assert_eq!(theirs.fill(), u64::from(fill));
+            bp.set_sealed(&params, &mac);
+            prop_assert_eq!(bp.as_bytes(), theirs.as_bytes());
+
+            bp.set_little_endian();
+            bp.set_sealed(&params, &mac);
+            prop_assert_eq!((bp.crypt_params(), bp.mac()), (params, mac));
+            prop_assert_eq!(&bp.as_bytes()[112..], &mac[..]);
+        }
     }
 }
