@@ -44,6 +44,7 @@
 )]
 
 mod algorithm;
+mod beginning;
 mod cost;
 mod gzip;
 mod lz4;
@@ -52,6 +53,7 @@ mod zle;
 mod zstd;
 
 pub use algorithm::{Algorithm, GzipLevel, ZstdLevel};
+pub use beginning::{Beginning, beginning};
 pub use cost::Cost;
 
 use base::{Error, Result};

@@ -14,13 +14,13 @@
 
 use base::{Error, Result};
 
-const MATCH_MIN: usize = 3;
+pub(crate) const MATCH_MIN: usize = 3;
 const MATCH_MAX: usize = 66;
-const DISTANCE_BITS: u32 = 10;
-const DISTANCE_MASK: usize = (1 << DISTANCE_BITS) - 1;
+pub(crate) const DISTANCE_BITS: u32 = 10;
+pub(crate) const DISTANCE_MASK: usize = (1 << DISTANCE_BITS) - 1;
 /// The table of positions by hash has this many entries plus one.
 const TABLE_MASK: usize = 1023;
-const GROUP_ITEMS: usize = 8;
+pub(crate) const GROUP_ITEMS: usize = 8;
 /// Bytes for the flags and eight matches of a group; it starts only if more room than this is left.
 const GROUP_ROOM: usize = 1 + 2 * GROUP_ITEMS;
 

@@ -1,28 +1,38 @@
-//! Roots of objsets, and blocks of dnodes, that no pointer leads to: how they are told from other bytes.
+//! Roots of objsets, blocks of dnodes and of pointers to them, that no pointer leads to: how they are told from other
+//! bytes.
 //!
 //! # What it is
 //! [`sketch`] says of the first bytes of a sector whether such a block may begin there, and how long it is then; it
-//! takes a few comparisons, since it is asked of every sector of a pool. [`Sketch::objset`] and [`Sketch::dnodes`]
-//! look at the whole block. What passes is still a guess: a file may have such bytes in it. It is to be believed only
-//! as far as the blocks verify that it points to.
+//! takes a few comparisons, since it is asked of every sector of a pool, and only where those say so the beginning is
+//! decompressed. [`Sketch::objset`], [`Sketch::dnodes`] and [`Sketch::pointers`] look at the whole block. What passes is
+//! still a guess: a file may have such bytes in it. It is to be believed only as far as the blocks verify that it points
+//! to.
 //!
 //! # On disk
 //! Metadata is compressed with LZ4: a length of 4 bytes, big-endian, then a sequence of literals, whose count is in
 //! the upper half of the first byte. A dnode begins with its type, the sizes of its tree, and how many pointers it
 //! has: four bytes that do not repeat, so they are among the first literals. A block of dnodes may also begin with a
-//! free slot, 512 zeros: a literal or some, then a match at distance 1 that is longer than its four bits and one more
-//! byte can say.
+//! free slot, 512 zeros, and an indirect block with holes.
+//!
+//! In pools from before LZ4 it is compressed with LZJB, which has no length: the block ends where it is full, and zeros
+//! follow up to the end of the sector. Its first item is a byte as it is; so are the first four of a dnode, for the same
+//! reason. Of free slots and holes the first byte of flags says one byte as it is and seven matches, the longest there
+//! are.
 //!
 //! What does not become smaller by a whole sector is stored as it is: mostly so the root of an objset where sectors
-//! have 4 KiB. One of the shorter forms has zeros behind it there, which is what its longer form would have.
+//! have 4 KiB. One of the shorter forms has zeros behind it there, which is what its longer form would have. An indirect
+//! block always becomes smaller. The tree of the dnodes of an objset has indirect blocks of the largest size there was
+//! when it was made.
 //!
 //! # What is not found
-//! Blocks that are compressed with LZJB, which pools from before LZ4 have.
+//! Blocks of hosts of the other byte order.
 //!
 //! # Source
-//! OpenZFS include/sys/dmu_objset.h, include/sys/dnode.h; the LZ4 block format.
+//! OpenZFS include/sys/dmu_objset.h, include/sys/dnode.h, module/zfs/dmu_objset.c (`dmu_objset_create_impl_dnstats`),
+//! module/zfs/lzjb.c; the LZ4 block format.
 
 use base::{Error, Result, SPA_MINBLOCKSIZE, Txg, align_up};
+use compress::beginning;
 use phys::dnode::{
     DN_MAX_INDBLKSHIFT, DN_MAX_NBLKPTR, DN_MIN_INDBLKSHIFT, DNODE_BLOCK_SIZE, DNODE_MIN_SIZE,
     DnodePhys, DnodeView,
@@ -37,6 +47,16 @@ const PREFIX: usize = 4;
 const PAD1: usize = 2560;
 /// Levels of a tree, at most.
 const LEVELS_MAX: u8 = 12;
+/// Bytes of an indirect block of dnodes: before 2017, and since.
+const POINTERS_SIZES: [usize; 2] = [1 << 14, 1 << 17];
+/// Bytes of a pointer.
+const POINTER_SIZE: usize = size_of::<BlkPtrPhys>();
+/// How much of a block is decompressed to see what it is, unless it begins with zeros: two dnodes, or eight pointers.
+const GLANCE: usize = 1024;
+/// What more than 460 zeros are in LZJB: a byte, and the longest matches at distance 1.
+const LZJB_ZEROS: [u8; 6] = [0xfe, 0, 0xfc, 1, 0xfc, 1];
+/// The upper byte of how many sectors of 512 bytes a block takes is at most this, if it is one of metadata.
+const ASIZE_HIGH_MAX: u8 = 3;
 
 /// What a block may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +65,19 @@ pub enum Likeness {
     Objset,
     /// A block of dnodes.
     Dnodes,
+    /// An indirect block above blocks of dnodes.
+    Pointers,
+}
+
+impl Likeness {
+    /// Its most bytes when it is not compressed.
+    fn size_max(self) -> usize {
+        match self {
+            Likeness::Objset => OBJSET_PHYS_SIZE_V3,
+            Likeness::Dnodes => DNODE_BLOCK_SIZE,
+            Likeness::Pointers => 1 << DN_MAX_INDBLKSHIFT,
+        }
+    }
 }
 
 /// A block that may begin somewhere.
@@ -52,10 +85,10 @@ pub enum Likeness {
 pub struct Sketch {
     /// What it may be.
     pub likeness: Likeness,
-    /// Bytes that are stored, a multiple of 512.
+    /// Bytes that are stored, a multiple of 512; with LZJB as many as there may be.
     pub psize: u32,
-    /// Whether they are compressed.
-    pub is_compressed: bool,
+    /// How they are compressed: not at all, with LZ4, or with LZJB.
+    pub compress: CompressType,
 }
 
 /// What may begin with these bytes, a sector or more.
@@ -63,34 +96,33 @@ pub struct Sketch {
 pub fn sketch(bytes: &[u8]) -> Option<Sketch> {
     let (prefix, stream) = bytes.split_first_chunk::<PREFIX>()?;
     let len = u32::from_be_bytes(*prefix);
-    if (1..DNODE_BLOCK_SIZE as u32).contains(&len) {
-        let likeness = likeness_of_stream(stream)?;
-        let psize = align_up(u64::from(len) + PREFIX as u64, SPA_MINBLOCKSIZE);
-        let lsize = match likeness {
-            Likeness::Objset => OBJSET_PHYS_SIZE_V3,
-            Likeness::Dnodes => DNODE_BLOCK_SIZE,
-        };
-        return (psize < lsize as u64).then_some(Sketch {
-            likeness,
-            psize: psize as u32,
-            is_compressed: true,
-        });
+    if len == 0 {
+        return None;
     }
-    let core = begins_as_dnode(bytes).then(|| DnodePhys::view(bytes).ok())??;
-    core.verify().ok()?;
-    let (likeness, lsize) = match core.type_ == ObjectType::DNODE.raw() {
-        true => (Likeness::Objset, OBJSET_PHYS_SIZE_V3),
-        false => (Likeness::Dnodes, DNODE_BLOCK_SIZE),
-    };
-    Some(Sketch {
-        likeness,
-        psize: lsize as u32,
-        is_compressed: false,
-    })
+    if len < 1 << DN_MAX_INDBLKSHIFT
+        && let Some(likeness) = likeness_of_lz4(bytes, stream)
+    {
+        let psize = align_up(u64::from(len) + PREFIX as u64, SPA_MINBLOCKSIZE);
+        return Sketch::new(likeness, u32::try_from(psize).ok()?, CompressType::Lz4)
+            .filter(|it| (it.psize as usize) < likeness.size_max());
+    }
+    let core = begins_as_dnode(bytes).then(|| DnodePhys::view(bytes).ok());
+    if let Some(core) = core.flatten() {
+        core.verify().ok()?;
+        let likeness = match core.type_ == ObjectType::DNODE.raw() {
+            true => Likeness::Objset,
+            false => Likeness::Dnodes,
+        };
+        return Sketch::new(likeness, likeness.size_max() as u32, CompressType::Off);
+    }
+    let likeness = begins_as_lzjb(bytes).then(|| likeness_of(CompressType::Lzjb, bytes))??;
+    // Compressing saves an eighth, or is not worth it.
+    let psize = likeness.size_max() / 8 * 7;
+    Sketch::new(likeness, psize as u32, CompressType::Lzjb)
 }
 
 /// What an LZ4 block may be.
-fn likeness_of_stream(stream: &[u8]) -> Option<Likeness> {
+fn likeness_of_lz4(bytes: &[u8], stream: &[u8]) -> Option<Likeness> {
     let (token, rest) = stream.split_first()?;
     let literals = usize::from(token >> 4);
     if literals >= PREFIX && begins_as_dnode(rest) {
@@ -101,10 +133,76 @@ fn likeness_of_stream(stream: &[u8]) -> Option<Likeness> {
             Likeness::Dnodes
         });
     }
-    let long_match = token & 0xf == 0xf && (1..0xf).contains(&literals);
-    let (zeros, rest) = rest.split_at_checked(literals)?;
-    let is_free = long_match && zeros.iter().all(|byte| *byte == 0);
-    (is_free && rest.starts_with(&[1, 0, 0xff])).then_some(Likeness::Dnodes)
+    likeness_of(CompressType::Lz4, bytes)
+}
+
+/// Whether what LZJB makes of a dnode, of zeros, or of a pointer may begin like this.
+fn begins_as_lzjb(bytes: &[u8]) -> bool {
+    let &[flags, ref items @ ..] = bytes else {
+        return false;
+    };
+    if flags & 0xf == 0 && begins_as_dnode(items) || bytes.starts_with(&LZJB_ZEROS) {
+        return true;
+    }
+    // How many sectors it takes: two bytes as they are, and zeros.
+    let &[low, high, third, fourth, ..] = items else {
+        return false;
+    };
+    let is_asize = (low, high) != (0, 0) && high <= ASIZE_HIGH_MAX;
+    let are_zeros = match flags & 4 == 0 {
+        true => third == 0,
+        false => fourth == 1,
+    };
+    flags & 3 == 0 && is_asize && are_zeros
+}
+
+/// What a block that is compressed in this way may be, by what it begins with.
+fn likeness_of(kind: CompressType, bytes: &[u8]) -> Option<Likeness> {
+    let mut glance = [0; GLANCE];
+    let made = beginning(kind, bytes, &mut glance)?.made;
+    let begin = &glance[..made];
+    if made == GLANCE && begin.iter().all(|byte| *byte == 0) {
+        let mut all = vec![0; 1 << DN_MAX_INDBLKSHIFT];
+        let made = beginning(kind, bytes, &mut all)?.made;
+        return begins_as(&all[..made]);
+    }
+    begins_as(begin)
+}
+
+/// What may begin with these bytes, decompressed: whole slots or pointers that are free, then one that is not.
+fn begins_as(bytes: &[u8]) -> Option<Likeness> {
+    let first = bytes.iter().position(|byte| *byte != 0)?;
+    if first.is_multiple_of(DNODE_MIN_SIZE) && first < DNODE_BLOCK_SIZE {
+        let dnode = &bytes[first..];
+        let core = begins_as_dnode(dnode).then(|| DnodePhys::view(dnode).ok());
+        if let Some(core) = core.flatten() {
+            core.verify().ok()?;
+            return match core.type_ == ObjectType::DNODE.raw() {
+                true => (first == 0).then_some(Likeness::Objset),
+                false => Some(Likeness::Dnodes),
+            };
+        }
+    }
+    let bp = BlkPtrPhys::view(bytes.get(first / POINTER_SIZE * POINTER_SIZE..)?).ok()?;
+    leads_to_dnodes(bp).then_some(Likeness::Pointers)
+}
+
+/// Whether a pointer may be one below the dnode of dnodes: to a block, or to a hole that was one.
+fn leads_to_dnodes(bp: &BlkPtrPhys) -> bool {
+    let is_of_size = match bp.level() {
+        0 => bp.lsize() == DNODE_BLOCK_SIZE as u64,
+        _ => POINTERS_SIZES.iter().any(|size| *size as u64 == bp.lsize()),
+    };
+    let is_of_dnodes = !bp.is_embedded()
+        && bp.object_type() == ObjectType::DNODE.raw()
+        && bp.level() < LEVELS_MAX - 1
+        && is_of_size
+        && bp.birth().0 > 0;
+    let is_block = || {
+        let [dva, ..] = &bp.dva;
+        bp.is_little_endian() && dva.is_valid() && bp.psize() <= bp.lsize() && bp.fill() > 0
+    };
+    is_of_dnodes && (bp.is_hole() || is_block())
 }
 
 /// Whether these may be the first four bytes of a dnode.
@@ -126,11 +224,29 @@ pub struct FoundObjset {
     pub phys: Box<ObjsetPhys>,
     /// Its size in bytes.
     pub lsize: u64,
+    /// How many bytes are stored of it.
+    pub psize: usize,
 }
 
 /// A block of dnodes that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundDnodes(pub Vec<u8>);
+pub struct FoundDnodes {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// How many bytes are stored of it.
+    pub psize: usize,
+}
+
+/// An indirect block above blocks of dnodes that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundPointers {
+    /// Its pointers, holes included.
+    pub pointers: Vec<BlkPtrPhys>,
+    /// Its size in bytes.
+    pub lsize: u64,
+    /// How many bytes are stored of it.
+    pub psize: usize,
+}
 
 impl FoundObjset {
     /// Which kind of objset it is.
@@ -157,13 +273,66 @@ impl FoundObjset {
     }
 }
 
+impl FoundPointers {
+    /// The pointers to blocks.
+    pub fn blocks(&self) -> impl Iterator<Item = &BlkPtrPhys> {
+        self.pointers.iter().filter(|bp| !bp.is_hole())
+    }
+
+    /// Its level in the tree: blocks of dnodes are at 0.
+    #[must_use]
+    pub fn level(&self) -> u8 {
+        self.blocks().next().map_or(1, |bp| bp.level() + 1)
+    }
+
+    /// When it was written: in the txg of the newest block or hole below it.
+    #[must_use]
+    pub fn birth(&self) -> Txg {
+        let births = self.pointers.iter().map(BlkPtrPhys::birth);
+        births.max().unwrap_or(Txg(0))
+    }
+
+    /// How many dnodes are below it.
+    #[must_use]
+    pub fn fill(&self) -> u64 {
+        let fill = self.blocks().map(BlkPtrPhys::fill);
+        fill.fold(0, u64::saturating_add)
+    }
+
+    fn new(block: &[u8], psize: usize) -> Result<FoundPointers> {
+        let mut pointers = Vec::with_capacity(block.len() / POINTER_SIZE);
+        for bytes in block.chunks_exact(POINTER_SIZE) {
+            let bp = *BlkPtrPhys::view(bytes)?;
+            if bp != BlkPtrPhys::default() && !leads_to_dnodes(&bp) {
+                return Err(Error::corrupt("pointers to other blocks than dnodes"));
+            }
+            pointers.push(bp);
+        }
+        let lsize = block.len() as u64;
+        let found = FoundPointers {
+            pointers,
+            lsize,
+            psize,
+        };
+        let level = found.level();
+        let is_below =
+            |bp: &BlkPtrPhys| bp.level() + 1 == level && (level == 1 || bp.lsize() == lsize);
+        match found.blocks().next().is_some() && found.blocks().all(is_below) {
+            true => Ok(found),
+            false => Err(Error::corrupt(
+                "pointers to blocks that are not of one level",
+            )),
+        }
+    }
+}
+
 impl FoundDnodes {
     /// The dnodes, each with the number of its slot.
     pub fn dnodes(&self) -> impl Iterator<Item = (usize, DnodeView<'_>)> {
         let mut slot = 0;
         std::iter::from_fn(move || {
             loop {
-                let bytes = self.0.get(slot * DNODE_MIN_SIZE..)?;
+                let bytes = self.bytes.get(slot * DNODE_MIN_SIZE..)?;
                 let core = DnodePhys::view(bytes).ok()?;
                 let at = slot;
                 if core.is_allocated() {
@@ -179,7 +348,7 @@ impl FoundDnodes {
         let mut slot = 0;
         let mut count = 0;
         while let Some(bytes) = self
-            .0
+            .bytes
             .get(slot * DNODE_MIN_SIZE..)
             .filter(|b| !b.is_empty())
         {
@@ -202,51 +371,46 @@ impl FoundDnodes {
 impl Sketch {
     /// One that was noted before; `None` if [`sketch`] makes no such one.
     #[must_use]
-    pub fn new(likeness: Likeness, psize: u32, is_compressed: bool) -> Option<Sketch> {
+    pub fn new(likeness: Likeness, psize: u32, compress: CompressType) -> Option<Sketch> {
         let is_whole = psize > 0 && psize.is_multiple_of(SPA_MINBLOCKSIZE as u32);
-        let is_possible = is_whole && psize <= DNODE_BLOCK_SIZE as u32;
+        let is_known = matches!(
+            compress,
+            CompressType::Off | CompressType::Lz4 | CompressType::Lzjb
+        );
+        let is_possible = is_whole && is_known && psize as usize <= likeness.size_max();
         is_possible.then_some(Sketch {
             likeness,
             psize,
-            is_compressed,
+            compress,
         })
     }
 
-    /// How the block is compressed.
+    /// Whether it may be shorter than `psize` says.
     #[must_use]
-    pub fn compress(&self) -> CompressType {
-        if self.is_compressed {
-            CompressType::Lz4
-        } else {
-            CompressType::Off
-        }
+    pub fn may_be_shorter(&self) -> bool {
+        self.compress == CompressType::Lzjb
     }
 
-    /// The root of an objset in these bytes, of which the first `lsize` are its own if they are not compressed.
+    /// The root of an objset in these bytes, which begin with its own.
     ///
     /// # Errors
     /// `Corrupt` if they are not one.
     pub fn objset(&self, stored: &[u8]) -> Result<FoundObjset> {
-        let mut block = [0; OBJSET_PHYS_SIZE_V3];
-        let mut decode = |size: usize| {
-            let target = &mut block[..size];
-            if self.is_compressed {
-                return compress::decompress(CompressType::Lz4, stored, target).is_ok();
-            }
-            let stored = stored.get(..size);
-            stored.is_some_and(|stored| {
-                target.copy_from_slice(stored);
-                size < OBJSET_PHYS_SIZE_V3 || stored[PAD1..].iter().all(|byte| *byte == 0)
-            })
-        };
         let sizes = [
-            OBJSET_PHYS_SIZE_V3,
-            OBJSET_PHYS_SIZE_V2,
             OBJSET_PHYS_SIZE_V1,
+            OBJSET_PHYS_SIZE_V2,
+            OBJSET_PHYS_SIZE_V3,
         ];
-        let size = sizes.into_iter().find(|size| decode(*size));
-        let size = size.ok_or_else(|| Error::corrupt("not of the size of an objset"))?;
-        let phys = Box::new(ObjsetPhys::parse(&block[..size])?);
+        self.parse(stored, &sizes, &|block, psize| self.objset_of(block, psize))
+    }
+
+    fn objset_of(&self, block: &[u8], psize: usize) -> Result<FoundObjset> {
+        let is_whole = block.len() == OBJSET_PHYS_SIZE_V3;
+        let is_plain = self.compress == CompressType::Off;
+        if is_plain && is_whole && block[PAD1..].iter().any(|byte| *byte != 0) {
+            return Err(Error::corrupt("not the longest form of an objset"));
+        }
+        let phys = Box::new(ObjsetPhys::parse(block)?);
         if phys.objset_type()? == ObjsetType::None {
             return Err(Error::corrupt("an objset without a type"));
         }
@@ -266,7 +430,8 @@ impl Sketch {
         }
         let found = FoundObjset {
             phys,
-            lsize: size as u64,
+            lsize: block.len() as u64,
+            psize,
         };
         if found.pointers().is_empty() {
             return Err(Error::corrupt("an objset without objects"));
@@ -274,20 +439,84 @@ impl Sketch {
         Ok(found)
     }
 
-    /// The block of dnodes in these bytes.
+    /// The block of dnodes in these bytes, which begin with its own.
     ///
     /// # Errors
     /// `Corrupt` if they are not one.
     pub fn dnodes(&self, stored: &[u8]) -> Result<FoundDnodes> {
-        let mut block = vec![0; DNODE_BLOCK_SIZE];
-        if self.is_compressed {
-            compress::decompress(CompressType::Lz4, stored, &mut block)?;
-        } else if stored.len() == block.len() {
-            block.copy_from_slice(stored);
+        self.parse(stored, &[DNODE_BLOCK_SIZE], &|block, psize| {
+            let bytes = block.to_vec();
+            FoundDnodes { bytes, psize }.check()
+        })
+    }
+
+    /// The indirect block above blocks of dnodes in these bytes, which begin with its own.
+    ///
+    /// # Errors
+    /// `Corrupt` if they are not one.
+    pub fn pointers(&self, stored: &[u8]) -> Result<FoundPointers> {
+        self.parse(stored, &POINTERS_SIZES, &FoundPointers::new)
+    }
+
+    /// What is in these bytes, decompressed to one of these sizes.
+    fn parse<T>(
+        &self,
+        stored: &[u8],
+        sizes: &[usize],
+        parse: &dyn Fn(&[u8], usize) -> Result<T>,
+    ) -> Result<T> {
+        let one = |size: usize| {
+            let (block, psize) = self.decompress(stored, size)?;
+            parse(&block, psize)
+        };
+        let mut last = Err(Error::corrupt("not of the size of such a block"));
+        // Of LZJB the first size that ends with zeros is right; what is not compressed has them behind its shorter form.
+        if self.compress == CompressType::Lzjb {
+            for size in sizes {
+                let found = one(*size);
+                if found.is_ok() {
+                    return found;
+                }
+                last = found;
+            }
         } else {
-            return Err(Error::corrupt("not of the size of a block of dnodes"));
+            for size in sizes.iter().rev() {
+                let found = one(*size);
+                if found.is_ok() {
+                    return found;
+                }
+                last = found;
+            }
         }
-        FoundDnodes(block).check()
+        last
+    }
+
+    /// A block of this size, and how many of these bytes are its own.
+    fn decompress(&self, stored: &[u8], size: usize) -> Result<(Vec<u8>, usize)> {
+        let mut block = vec![0; size];
+        match self.compress {
+            CompressType::Lzjb => {
+                let begin = beginning(self.compress, stored, &mut block);
+                let begin = begin.filter(|begin| begin.made == size);
+                let taken = begin.map(|begin| begin.taken);
+                let taken = taken.ok_or_else(|| Error::corrupt("not a block of this size"))?;
+                let psize = align_up(taken as u64, SPA_MINBLOCKSIZE) as usize;
+                match stored.get(taken..psize) {
+                    Some(pad) if pad.iter().all(|byte| *byte == 0) => Ok((block, psize)),
+                    _ => Err(Error::corrupt("it goes on after its end")),
+                }
+            }
+            CompressType::Lz4 => {
+                compress::decompress(CompressType::Lz4, stored, &mut block)?;
+                Ok((block, stored.len()))
+            }
+            _ => {
+                let own = stored.get(..size);
+                let own = own.ok_or_else(|| Error::corrupt("not of the size of such a block"))?;
+                block.copy_from_slice(own);
+                Ok((block, size))
+            }
+        }
     }
 }
 
@@ -320,8 +549,12 @@ mod tests {
     }
 
     fn stored(bytes: &[u8]) -> Vec<u8> {
+        stored_by(Algorithm::Lz4, bytes)
+    }
+
+    fn stored_by(algorithm: Algorithm, bytes: &[u8]) -> Vec<u8> {
         let mut target = vec![0; bytes.len()];
-        let len = compress::compress(Algorithm::Lz4, bytes, &mut target).unwrap();
+        let len = compress::compress(algorithm, bytes, &mut target).unwrap();
         target.truncate(len);
         target.resize(len.next_multiple_of(512), 0);
         target
@@ -342,7 +575,7 @@ mod tests {
             let root = root();
             let stored = stored(root.form(size));
             let sketch = sketch(&stored[..512]).unwrap();
-            let wanted = Sketch::new(Likeness::Objset, stored.len() as u32, true);
+            let wanted = Sketch::new(Likeness::Objset, stored.len() as u32, CompressType::Lz4);
             assert_eq!(Some(sketch), wanted);
             let found = sketch.objset(&stored).unwrap();
             assert_eq!((found.lsize, found.birth()), (size as u64, Txg(1234)));
@@ -354,7 +587,10 @@ mod tests {
             let mut stored = root().form(4096).to_vec();
             stored[2048..].fill(after);
             let sketch = sketch(&stored[..512]).unwrap();
-            assert_eq!(Some(sketch), Sketch::new(Likeness::Objset, 4096, false));
+            assert_eq!(
+                Some(sketch),
+                Sketch::new(Likeness::Objset, 4096, CompressType::Off)
+            );
             let found = sketch.objset(&stored).unwrap();
             assert_eq!((found.lsize, &*found.phys), (size, &root()));
         }
@@ -394,6 +630,99 @@ mod tests {
                 assert_eq!(found.dnodes().count(), count);
                 assert_eq!(found.dnodes().next().unwrap().0, first);
             }
+        }
+    }
+
+    /// A pointer to a block of dnodes, or to a block of pointers to them.
+    fn below(level: u8, lsize: u64, n: u64) -> BlkPtrPhys {
+        let mut bp = BlkPtrPhys::default();
+        let mut state = n;
+        let sum = [0; 4].map(|_: u64| rt::splitmix64(&mut state));
+        bp.set_dva(0, DvaPhys::new(base::VdevId(0), n << 13, 2048, false));
+        bp.set_lsize(lsize);
+        bp.set_psize(2048);
+        bp.set_type(ObjectType::DNODE.raw());
+        bp.set_level(level);
+        bp.set_little_endian();
+        bp.set_birth(Txg(n), Txg(n));
+        bp.set_fill(32);
+        bp.set_cksum(sum);
+        bp
+    }
+
+    #[test]
+    fn blocks_of_pointers_are_found_with_what_they_lead_to() {
+        for algorithm in [Algorithm::Lz4, Algorithm::Lzjb] {
+            for (level, size, first, count) in [
+                (0, 1 << 14, 0, 1),
+                (0, 1 << 17, 0, 1000),
+                (0, 1 << 17, 5, 20),
+                (0, 1 << 17, 300, 7),
+                (4, 1 << 17, 0, 1),
+                (1, 1 << 14, 0, 99),
+            ] {
+                let lsize = if level == 0 { 1 << 14 } else { size };
+                let mut pointers = vec![BlkPtrPhys::default(); size as usize / 128];
+                for n in first..first + count {
+                    pointers[n] = below(level, lsize, n as u64 + 9);
+                }
+                pointers[first + count / 2] =
+                    BlkPtrPhys::new_hole(ObjectType::DNODE.raw(), level, lsize, Txg(2000));
+                if count == 1 {
+                    pointers[first] = below(level, lsize, 7);
+                }
+                let mut stored = stored_by(algorithm, pointers.as_bytes());
+                let own = stored.len();
+                // What is behind it is not its own.
+                if algorithm == Algorithm::Lzjb {
+                    stored.resize(own + 4096, 0x5a);
+                }
+                let sketch = sketch(&stored[..512]).unwrap();
+                assert_eq!(
+                    sketch.likeness,
+                    Likeness::Pointers,
+                    "{level} {first} {count}"
+                );
+                let found = sketch.pointers(&stored).unwrap();
+                assert_eq!((found.lsize, found.psize), (size, own));
+                assert_eq!(found.pointers, pointers);
+                assert_eq!(found.level(), level + 1);
+                let birth = if count == 1 { 7 } else { 2000 };
+                assert_eq!(found.birth(), Txg(birth));
+                // A pointer to something else among them.
+                pointers[first + count] = below(level + 1, 1 << 15, 3);
+                let stored = stored_by(algorithm, pointers.as_bytes());
+                assert!(sketch.pointers(&stored).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn what_lzjb_made_is_found_without_its_length() {
+        let mut block = [DnodeSlotPhys::default(); 32];
+        for slot in [1, 2, 9] {
+            block[slot] = dnode(ObjectType::PLAIN_FILE_CONTENTS, slot as u64 + 9);
+        }
+        let late = block;
+        block[0] = dnode(ObjectType::DIRECTORY_CONTENTS, 8);
+        for block in [block, late] {
+            let mut stored = stored_by(Algorithm::Lzjb, block.as_bytes());
+            let own = stored.len();
+            stored.resize(own + 1024, 7);
+            let sketch = sketch(&stored[..512]).unwrap();
+            assert_eq!(sketch.likeness, Likeness::Dnodes);
+            assert!(sketch.may_be_shorter() && sketch.psize as usize >= own);
+            let found = sketch.dnodes(&stored).unwrap();
+            assert_eq!((&*found.bytes, found.psize), (block.as_bytes(), own));
+            assert!(sketch.dnodes(&stored[..own - 512]).is_err());
+        }
+        for size in [1024, 2048, 4096] {
+            let mut stored = stored_by(Algorithm::Lzjb, root().form(size));
+            let own = stored.len();
+            stored.resize(own + 4096, 7);
+            let sketch = sketch(&stored[..512]).unwrap();
+            let found = sketch.objset(&stored).unwrap();
+            assert_eq!((found.lsize, found.psize), (size as u64, own));
         }
     }
 

@@ -76,7 +76,7 @@ pub use dnode::Dnode;
 pub use dnode_bonus::BonusInfo;
 pub use dnode_read::Content;
 pub use followed::Followed;
-pub use found::{FoundDnodes, FoundObjset, Likeness, Sketch, sketch};
+pub use found::{FoundDnodes, FoundObjset, FoundPointers, Likeness, Sketch, sketch};
 pub use image::NewObject;
 pub use objset::{Objset, read_zil_header};
 pub use props::{ObjsetProps, RedundantMetadata};

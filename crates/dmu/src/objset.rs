@@ -162,27 +162,37 @@ impl Objset {
         ))
     }
 
-    /// The dnodes in one block, which was found without what leads to it. They are taken for those of the second block:
-    /// in the first, number 0 would be the meta-dnode.
+    /// The dnodes at and below one block, which was found without what leads to it, and is the one of this number at its
+    /// level. A single block of dnodes whose number is not known is best taken for the second one: in the first, number 0
+    /// would be the meta-dnode.
     #[must_use]
     pub fn adrift(
         store: Arc<dyn BlockStore>,
         id: ObjsetId,
-        block: &BlkPtrPhys,
+        (type_, block, number): (ObjsetType, &BlkPtrPhys, usize),
         accounting: Arc<dyn BlockAccounting>,
     ) -> Arc<Objset> {
+        let level = block.level();
+        let shift = match level {
+            0 => phys::dnode::DN_MAX_INDBLKSHIFT,
+            _ => block.lsize().trailing_zeros() as u8,
+        };
         let new = NewObject::new(ObjectType::DNODE).blksz(DNODE_BLOCK_SIZE as u64);
-        let mut meta = Image::new_object(&new);
+        let mut meta = Image::new_object(&new.ibs(shift));
         meta.exists = true;
-        meta.blkptrs[1] = *block;
-        meta.core.maxblkid.set(1);
+        meta.blkptrs[number] = *block;
+        meta.core.nlevels = level + 1;
+        let fanout = size_of::<BlkPtrPhys>().trailing_zeros();
+        let below = u32::from(level) * u32::from(shift).saturating_sub(fanout);
+        let blocks = (1u64 << below.min(60)).saturating_mul(number as u64 + 1);
+        meta.core.maxblkid.set(blocks - 1);
         let context = Context::new(id, store, ObjsetProps::default(), accounting);
         let header = Header {
             phys: Box::default(),
             size: OBJSET_PHYS_SIZE_V3,
             root: BlkPtrPhys::default(),
         };
-        Self::assemble(context, ObjsetType::Zfs, meta, header)
+        Self::assemble(context, type_, meta, header)
     }
 
     fn assemble(

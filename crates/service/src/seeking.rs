@@ -9,10 +9,12 @@
 //! Reading may take hours. A journal, a file that the caller names, says how far each device was read and what was
 //! sighted there, a line for each, separated by tabs; the same search goes on there.
 //! ```text
-//! pool    GUID
-//! block   VDEV  OFFSET  objset|dnodes  PSIZE  lz4|plain
+//! pool    GUID  VERSION
+//! block   VDEV  OFFSET  objset|dnodes|pointers  PSIZE  lz4|lzjb|plain
 //! device  GUID  BYTES
 //! ```
+//!
+//! A journal of a version that did not look for everything is begun anew.
 //!
 //! # Invariants
 //! A `device` line is written after those of all blocks before that point.
@@ -26,8 +28,8 @@ use std::sync::Arc;
 
 use base::{Context, Error, Guid, ObjectId, Result, Txg, VdevId};
 use dmu::{Dnode, Likeness, Objset, Sketch};
-use phys::ObjsetType;
 use phys::znode::ZVOL_ZAP_OBJ;
+use phys::{CompressType, ObjsetType};
 use rt::{Condvar, Mutex};
 use spa::{FileIdentity, FoundFile, FoundObjset, Seek, Sighted};
 use vdev::survey::Ground;
@@ -37,6 +39,8 @@ use crate::past::{Past, PastState};
 
 /// How often the caller is called while the devices are read, at least, in ns.
 const SEE_EVERY_NS: u64 = 200_000_000;
+/// Grows when more is looked for than before.
+const JOURNAL_VERSION: u32 = 2;
 /// Bytes of a device after which the journal says how far it was read, if nothing was sighted.
 const NOTE_BYTES: u64 = 256 << 20;
 
@@ -124,7 +128,9 @@ impl Past {
             looked += 1;
             see(Searched::Places(looked, all));
         });
-        let roots = objsets.iter().filter(|it| it.type_ == ObjsetType::Meta);
+        let roots = objsets
+            .iter()
+            .filter(|it| it.type_ == ObjsetType::Meta && it.has_root());
         for state in roots.map(|it| PastState::found(it.uberblock())) {
             if !self.states.iter().any(|have| have.is_same(&state)) {
                 self.states.push(state);
@@ -332,7 +338,7 @@ impl Journal {
             other => other,
         };
         let text = text.map_err(Error::from).within(name)?;
-        let title = format!("pool\t{pool}\n");
+        let title = format!("pool\t{pool}\t{JOURNAL_VERSION}\n");
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let kept = if text.starts_with(&title) { whole } else { 0 };
         let file = File::options().create(true).append(true).open(path);
@@ -366,10 +372,16 @@ impl Journal {
                 let likeness = match likeness {
                     "objset" => Likeness::Objset,
                     "dnodes" => Likeness::Dnodes,
+                    "pointers" => Likeness::Pointers,
                     _ => return None,
                 };
-                let psize = psize.parse().ok()?;
-                let what = Sketch::new(likeness, psize, compress == "lz4")?;
+                let compress = match compress {
+                    "lz4" => CompressType::Lz4,
+                    "lzjb" => CompressType::Lzjb,
+                    "plain" => CompressType::Off,
+                    _ => return None,
+                };
+                let what = Sketch::new(likeness, psize.parse().ok()?, compress)?;
                 self.sighted.insert(Sighted {
                     vdev: VdevId(vdev.parse().ok()?),
                     offset: offset.parse().ok()?,
@@ -398,8 +410,13 @@ fn line_of(sighted: &Sighted) -> String {
     let likeness = match what.likeness {
         Likeness::Objset => "objset",
         Likeness::Dnodes => "dnodes",
+        Likeness::Pointers => "pointers",
     };
-    let compress = if what.is_compressed { "lz4" } else { "plain" };
+    let compress = match what.compress {
+        CompressType::Lz4 => "lz4",
+        CompressType::Lzjb => "lzjb",
+        _ => "plain",
+    };
     format!(
         "block\t{vdev}\t{offset}\t{likeness}\t{}\t{compress}\n",
         what.psize
@@ -413,14 +430,15 @@ mod tests {
     #[test]
     fn a_journal_of_a_search_is_gone_on_with() {
         let path = std::env::temp_dir().join(format!("ashift-seek-{}", std::process::id()));
-        let sighted = |offset, likeness| Sighted {
+        let sighted = |offset, likeness, compress| Sighted {
             vdev: VdevId(2),
             offset,
-            what: Sketch::new(likeness, 1536, true).unwrap(),
+            what: Sketch::new(likeness, 1536, compress).unwrap(),
         };
         let both = vec![
-            sighted(4096, Likeness::Objset),
-            sighted(1 << 40, Likeness::Dnodes),
+            sighted(4096, Likeness::Objset, CompressType::Off),
+            sighted(1 << 30, Likeness::Pointers, CompressType::Lzjb),
+            sighted(1 << 40, Likeness::Dnodes, CompressType::Lz4),
         ];
         let mut journal = Journal::begin(&path, Guid(7)).unwrap();
         journal.note(Guid(u64::MAX), 123, both.clone()).unwrap();
@@ -434,7 +452,7 @@ mod tests {
         assert_eq!(journal.sighted.into_iter().collect::<Vec<_>>(), both);
         let other = Journal::begin(&path, Guid(8)).unwrap();
         assert!(other.read.is_empty() && other.sighted.is_empty());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "pool\t8\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "pool\t8\t2\n");
         std::fs::remove_file(&path).unwrap();
     }
 }

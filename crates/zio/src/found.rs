@@ -16,6 +16,8 @@ pub struct FoundBlock<'a> {
     pub compress: CompressType,
     /// What it is a block of.
     pub object_type: ObjectType,
+    /// Its level in the tree of an object.
+    pub level: u8,
     /// A txg that it is not older than.
     pub birth: Txg,
 }
@@ -36,6 +38,7 @@ impl FoundBlock<'_> {
         bp.set_compress(self.compress.raw());
         bp.set_checksum(ChecksumType::Fletcher4.raw());
         bp.set_type(self.object_type.raw());
+        bp.set_level(self.level);
         bp.set_little_endian();
         bp.set_birth(self.birth, self.birth);
         bp.set_fill(1);

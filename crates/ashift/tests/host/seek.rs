@@ -62,10 +62,14 @@ struct Sample {
 
 impl Sample {
     fn new(layout: Layout) -> Sample {
+        Sample::with(layout, "-o ashift=12")
+    }
+
+    fn with(layout: Layout, options: &str) -> Sample {
         let bench = Bench::new(&[]);
         let images = &NAMES[..layout.images];
         images.iter().for_each(|name| bench.image(name, IMAGE_MIB));
-        bench.ok(&format!("zpool create -o ashift=12 tank {}", layout.words));
+        bench.ok(&format!("zpool create {options} tank {}", layout.words));
         let mut files = BTreeMap::new();
         for (set, seed) in [("x", 0), ("x/y", 1000)] {
             bench.ok(&format!("zfs create tank/{set}"));
@@ -145,6 +149,29 @@ impl Sample {
         for (name, at) in self.sectors(vdev, offset, bytes) {
             self.bench.scribble(name, at..at + SECTOR);
         }
+    }
+
+    /// Overwrites the beginning of what a search has sighted of these kinds, each of which there are more than ten of.
+    fn lose_sighted(&self, kinds: &[&str]) {
+        let scan = fs::read_to_string(self.bench.path("out/rescue.scan")).unwrap();
+        let mut lost: BTreeMap<&str, u32> = BTreeMap::new();
+        for line in scan.lines() {
+            let fields: Vec<&str> = line.split('\t').collect();
+            let ["block", vdev, offset, kind, _, _] = fields[..] else {
+                continue;
+            };
+            if kinds.contains(&kind) {
+                let [vdev, offset] = [vdev, offset].map(|it| it.parse().unwrap());
+                for (name, at) in self.sectors(vdev, offset, SECTOR) {
+                    let begin = at + offset % SECTOR;
+                    self.bench.scribble(name, begin..begin + 512);
+                }
+                *lost.entry(kind).or_default() += 1;
+            }
+        }
+        let is_lost = |kind: &&str| lost.get(kind).is_some_and(|count| *count > 10);
+        assert!(kinds.iter().all(is_lost), "{:?}: {lost:?}", self.layout);
+        fs::remove_dir_all(self.bench.path("out")).unwrap();
     }
 
     /// Where the sectors of a block are: images, and offsets in them.
@@ -302,7 +329,24 @@ fn file_systems_are_found_although_the_mos_is_lost_in_every_state() {
     }
 }
 
-/// Every root of every objset is lost: only blocks of dnodes are left, and what is below them.
+/// Every root of every objset is lost. What is below them has the numbers of objects, and so the names of files.
+#[test]
+fn names_are_found_although_every_root_is_lost() {
+    for layout in layouts().filter(|layout| !layout.is_striped) {
+        let sample = Sample::new(layout);
+        let bench = &sample.bench;
+        sample.restore();
+        sample.lose_rings();
+        bench.ok("rescue --scan -d {dir} tank {dir}/out");
+        sample.lose_sighted(&["objset"]);
+        let (code, out, error) = bench.run("rescue --scan -d {dir} tank {dir}/out");
+        assert_eq!(code, 1, "{layout:?}: {out}{error}");
+        assert!(error.contains("0 states found"), "{error}");
+        sample.assert_unknown();
+    }
+}
+
+/// Every root and every indirect block of dnodes is lost: only those are left, and what is below them.
 #[test]
 fn files_are_found_although_every_root_of_their_file_system_is_lost() {
     for layout in layouts().filter(|layout| !layout.is_striped) {
@@ -311,18 +355,7 @@ fn files_are_found_although_every_root_of_their_file_system_is_lost() {
         sample.restore();
         sample.lose_rings();
         bench.ok("rescue --scan -d {dir} tank {dir}/out");
-        let scan = fs::read_to_string(bench.path("out/rescue.scan")).unwrap();
-        let mut roots = 0;
-        for line in scan.lines() {
-            let fields: Vec<&str> = line.split('\t').collect();
-            if let ["block", vdev, offset, "objset", bytes, _] = fields[..] {
-                let [vdev, offset, bytes] = [vdev, offset, bytes].map(|it| it.parse().unwrap());
-                sample.lose(vdev, offset, u64::max(bytes, SECTOR));
-                roots += 1;
-            }
-        }
-        assert!(roots > 10, "{layout:?}: {roots}");
-        fs::remove_dir_all(bench.path("out")).unwrap();
+        sample.lose_sighted(&["objset", "pointers"]);
         let (code, out, error) = bench.run("rescue --scan -d {dir} tank {dir}/out");
         assert_eq!(code, 0, "{layout:?}: {out}{error}");
         let text = fs::read_to_string(bench.path("out/rescue.tsv")).unwrap();
@@ -339,10 +372,50 @@ fn files_are_found_although_every_root_of_their_file_system_is_lost() {
     }
 }
 
+/// A pool without LZ4: its metadata is compressed with LZJB.
+#[test]
+fn what_is_compressed_with_lzjb_is_found() {
+    for (layout, options) in [
+        (LAYOUTS[0], "-d -o ashift=9"),
+        (LAYOUTS[2], "-d -o ashift=12"),
+        (LAYOUTS[3], "-d -o ashift=9"),
+    ] {
+        let sample = Sample::with(layout, options);
+        let bench = &sample.bench;
+        sample.restore();
+        sample.lose_rings();
+        let (code, out, error) = bench.run("rescue --scan -d {dir} tank {dir}/out");
+        assert_eq!(code, 0, "{layout:?} {options}: {out}{error}");
+        sample.assert_all(|path| format!("out/tank/{path}"));
+        let scan = fs::read_to_string(bench.path("out/rescue.scan")).unwrap();
+        // The root of an objset does not become smaller than a sector of 4 KiB.
+        let has_small_sectors = options.contains("ashift=9");
+        for kind in ["objset", "dnodes", "pointers"] {
+            if kind == "objset" && !has_small_sectors {
+                continue;
+            }
+            let is_it = |line: &str| line.contains(kind) && line.ends_with("\tlzjb");
+            assert!(scan.lines().any(is_it), "{layout:?} {options}: {kind}");
+        }
+        // One image, without sectors that are spread: what is sighted is where it says.
+        if has_small_sectors && !layout.is_striped {
+            sample.lose_sighted(&["objset"]);
+            let (code, out, error) = bench.run("rescue --scan -d {dir} tank {dir}/out");
+            assert_eq!(code, 1, "{layout:?} {options}: {out}{error}");
+            sample.assert_unknown();
+        }
+    }
+}
+
 /// Pools as OpenZFS left them, in all of whose labels the uberblocks are overwritten: the same is saved as before.
 #[test]
 fn pools_of_openzfs_are_found_as_they_were() {
     let images = [
+        ("v1", "old", 1),
+        ("v8", "old", 1),
+        ("v14", "old", 1),
+        ("v20", "old", 1),
+        ("v28", "old", 1),
         ("default", "tank", 1),
         ("features", "tank", 1),
         ("clones", "tank", 1),
@@ -350,6 +423,7 @@ fn pools_of_openzfs_are_found_as_they_were() {
         ("checkpoint", "tank", 1),
         ("fast-dedup", "tank", 1),
         ("encrypted", "tank", 1),
+        ("raidz1-expanding", "e3", 4),
         ("raidz2-expanded-twice", "e2", 6),
         ("draid1-2d-5c-1s", "d3", 5),
     ];

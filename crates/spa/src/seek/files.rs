@@ -15,11 +15,12 @@ use base::{BlkId, ObjectId, Result, Txg};
 use dmu::{Dnode, FoundDnodes, Likeness, ObjectWalk, Objset};
 use phys::dnode::DNODES_PER_BLOCK;
 use phys::sa::SaView;
-use phys::{BlkPtrPhys, DnodeView, ObjectType, Phys, SaFilePhys};
+use phys::znode::ZnodePhys;
+use phys::{BlkPtrPhys, DnodeView, ObjectType, ObjsetType, Phys, SaFilePhys};
 use zerocopy::little_endian::U64;
 use zio::{Bookmark, FoundBlock};
 
-use super::{Places, Seek, Sighted, UNNAMED, add_place};
+use super::{Places, Seek, Sighted, UNNAMED, add_place, of_likeness};
 
 /// `S_IFMT`, and `S_IFREG` in it.
 const FILE_TYPE: (u64, u64) = (0o170_000, 0o100_000);
@@ -55,22 +56,49 @@ impl FoundFile {
     }
 }
 
-/// The attributes of a regular file that has blocks.
-fn attributes<'a>(dnode: &DnodeView<'a>) -> Option<&'a SaFilePhys> {
-    let core = dnode.core();
-    let is_file = core.type_ == ObjectType::PLAIN_FILE_CONTENTS.raw();
-    if !is_file || core.bonustype != ObjectType::SA.raw() {
-        return None;
-    }
-    let file = SaFilePhys::view(SaView::new(dnode.bonus()).ok()?.values()).ok()?;
-    (file.mode.get() & FILE_TYPE.0 == FILE_TYPE.1).then_some(file)
+/// What is looked at of the attributes of a file.
+struct Attributes {
+    size: u64,
+    ctime: [u64; 2],
+    crtime: [u64; 2],
+    generation: u64,
 }
 
-fn identity_of(slot: usize, file: &SaFilePhys) -> FileIdentity {
+/// The attributes of a regular file: those of a system of attributes, or of before there was one.
+fn attributes(dnode: &DnodeView<'_>) -> Option<Attributes> {
+    let core = dnode.core();
+    if core.type_ != ObjectType::PLAIN_FILE_CONTENTS.raw() {
+        return None;
+    }
+    let (mode, file) = if core.bonustype == ObjectType::SA.raw() {
+        let file = SaFilePhys::view(SaView::new(dnode.bonus()).ok()?.values()).ok()?;
+        let attributes = Attributes {
+            size: file.size.get(),
+            ctime: file.ctime.map(U64::get),
+            crtime: file.crtime.map(U64::get),
+            generation: file.generation.get(),
+        };
+        (file.mode.get(), attributes)
+    } else if core.bonustype == ObjectType::ZNODE.raw() {
+        let file = ZnodePhys::view(dnode.bonus()).ok()?;
+        let attributes = Attributes {
+            size: file.size.get(),
+            ctime: file.ctime.map(U64::get),
+            crtime: file.crtime.map(U64::get),
+            generation: file.gen_.get(),
+        };
+        (file.mode.get(), attributes)
+    } else {
+        return None;
+    };
+    (mode & FILE_TYPE.0 == FILE_TYPE.1).then_some(file)
+}
+
+fn identity_of(slot: usize, file: &Attributes) -> FileIdentity {
     FileIdentity {
         slot,
-        generation: file.generation.get(),
-        crtime: file.crtime.map(U64::get),
+        generation: file.generation,
+        crtime: file.crtime,
     }
 }
 
@@ -78,8 +106,9 @@ fn block_of<'a>(sighted: &Sighted, stored: &'a [u8]) -> FoundBlock<'a> {
     FoundBlock {
         stored,
         lsize: phys::dnode::DNODE_BLOCK_SIZE as u64,
-        compress: sighted.what.compress(),
+        compress: sighted.what.compress,
         object_type: ObjectType::DNODE,
+        level: 0,
         birth: Txg(1),
     }
 }
@@ -95,8 +124,7 @@ impl Seek {
     ) -> Vec<FoundFile> {
         let mut copies: BTreeMap<[u64; 4], Places> = BTreeMap::new();
         let mut files: BTreeMap<FileIdentity, (FoundFile, [u64; 4])> = BTreeMap::new();
-        let is_block = |it: &&Sighted| it.what.likeness == Likeness::Dnodes;
-        for place in sighted.iter().filter(is_block) {
+        for place in of_likeness(sighted, Likeness::Dnodes) {
             see();
             let Some((block, bp)) = self.read_dnodes(place) else {
                 continue;
@@ -107,7 +135,7 @@ impl Seek {
                 let Some(file) = attributes(&dnode) else {
                     continue;
                 };
-                let identity = identity_of(slot, file);
+                let identity = identity_of(slot, &file);
                 let births = dnode.blkptrs().iter().filter(|bp| !bp.is_hole());
                 let Some(birth) = births.map(BlkPtrPhys::birth).max() else {
                     continue;
@@ -118,9 +146,9 @@ impl Seek {
                 let found = FoundFile {
                     place: *place,
                     slot,
-                    size: file.size.get(),
+                    size: file.size,
                     is_sure: false,
-                    rank: (file.ctime.map(U64::get), birth),
+                    rank: (file.ctime, birth),
                 };
                 let newest = files.entry(identity).or_insert((found.clone(), sum));
                 if newest.0.rank < found.rank {
@@ -138,8 +166,11 @@ impl Seek {
     }
 
     fn read_dnodes(&self, place: &Sighted) -> Option<(FoundDnodes, BlkPtrPhys)> {
-        let stored = self.read(place, &|stored| place.what.dnodes(stored).is_ok())?;
-        let block = place.what.dnodes(&stored).ok()?;
+        let (block, stored) = self.read(place, &|sketch, stored| {
+            let block = sketch.dnodes(stored)?;
+            let psize = block.psize;
+            Ok((block, psize))
+        })?;
         let at = [(place.vdev, place.offset)];
         let bp = block_of(place, &stored).pointer(&*self.tree, &at);
         Some((block, bp))
@@ -154,7 +185,8 @@ impl Seek {
             .read_dnodes(&file.place)
             .ok_or_else(|| base::Error::corrupt("its dnode is not there any more"))?;
         let accounting = Arc::new(dmu::FreeAtOnce(self.store.clone()));
-        let objset = Objset::adrift(self.store.clone(), UNNAMED, &bp, accounting);
+        let block = (ObjsetType::Zfs, &bp, 1);
+        let objset = Objset::adrift(self.store.clone(), UNNAMED, block, accounting);
         objset.hold(ObjectId(DNODES_PER_BLOCK + file.slot as u64))
     }
 
@@ -170,8 +202,9 @@ impl Seek {
                     let Ok(block) = objset.store().read_keyless(&bp, &bookmark) else {
                         continue;
                     };
-                    for (slot, dnode) in FoundDnodes(block.to_vec()).dnodes() {
-                        known.extend(attributes(&dnode).map(|file| identity_of(slot, file)));
+                    let (bytes, psize) = (block.to_vec(), block.len());
+                    for (slot, dnode) in (FoundDnodes { bytes, psize }).dnodes() {
+                        known.extend(attributes(&dnode).map(|file| identity_of(slot, &file)));
                     }
                 }
                 Err(_) => (blkid, failed) = (blkid + 1, failed + 1),

@@ -4,7 +4,7 @@
 //! The devices are put together by their labels, and read from beginning to end ([`vdev::survey`]); what looks like the
 //! root of an objset ([`dmu::sketch`]) is read through the vdevs like any block. The root of a MOS that was found is as
 //! good as an uberblock: [`FoundObjset::uberblock`] makes one, by which the pool opens. Those of file systems can be
-//! opened without a MOS, if need be.
+//! opened without a MOS, if need be. Where a root is lost, the indirect blocks below it take its place ([`trees`]).
 //!
 //! # Invariants
 //! 1. The root of an objset is believed if a block that it points to verifies: its checksum was computed when the root
@@ -14,22 +14,24 @@
 //! # What is not known
 //! In one txg the MOS is written several times, and the roots of all but the last may still be there. They come after
 //! it where space is given out from front to back; where it is not, one that lacks what the last pass changed (free
-//! space, mostly) may come first. When it was written: an uberblock has the time. How far the expansion of a RAID-Z
-//! got that was under way.
+//! space, mostly) may come first. When it was written: an uberblock has the time.
 //!
 //! # Source
 //! OpenZFS `module/zfs/dmu_objset.c` (`dmu_objset_open_impl`), `module/zfs/spa.c` (`spa_sync_iterate_to_convergence`).
 
 mod files;
+mod reflow;
+mod trees;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{BlkId, BlockBuf, ObjectId, ObjsetId, Result, Txg, VdevId, align_up};
+use base::{BlkId, BlockBuf, ObjectId, ObjsetId, Result, Txg, VdevId, align_down, align_up};
 use dmu::{Likeness, Objset, ObjsetProps, Sketch};
 use metaslab::{Metaslabs, MetaslabsOptions};
-use phys::uberblock::{SPA_VERSION_FEATURES, UBERBLOCK_MAGIC, UberblockPhys};
+use phys::uberblock::{UBERBLOCK_MAGIC, UberblockPhys};
 use phys::{BlkPtrPhys, ObjectType, ObjsetType};
+use rt::Mutex;
 use vdev::VdevTree;
 use vdev::import::FoundPool;
 use vdev::survey::{Ground, Sighting};
@@ -50,6 +52,11 @@ const UNNAMED: ObjsetId = ObjsetId(u64::MAX - 1);
 pub struct Seek {
     tree: Arc<VdevTree>,
     store: Arc<dyn BlockStore>,
+    /// The version of the pool.
+    version: u64,
+    /// How far the expansion of a RAID-Z is, as an uberblock has it, and whether that is known.
+    reflow: Mutex<u64>,
+    knows_reflow: Mutex<bool>,
 }
 
 /// An objset that was found, and is believed.
@@ -59,20 +66,29 @@ pub struct FoundObjset {
     pub type_: ObjsetType,
     /// When it was written.
     pub txg: Txg,
-    /// A pointer to its root, with all copies that were found.
+    /// A pointer to its root, or to the highest block of its dnodes that is left, with all copies that were found.
     pub root: BlkPtrPhys,
+    version: u64,
+    reflow: u64,
 }
 
 impl FoundObjset {
-    /// The uberblock that would lead to it, of a MOS.
+    /// Whether its root block was found.
+    #[must_use]
+    pub fn has_root(&self) -> bool {
+        self.root.object_type() == ObjectType::OBJSET.raw()
+    }
+
+    /// The uberblock that would lead to it, of a MOS whose root was found.
     #[must_use]
     pub fn uberblock(&self) -> UberblockPhys {
         let mut uberblock = UberblockPhys::default();
         uberblock.magic.set(UBERBLOCK_MAGIC);
-        uberblock.version.set(SPA_VERSION_FEATURES);
-        uberblock.software_version.set(SPA_VERSION_FEATURES);
+        uberblock.version.set(self.version);
+        uberblock.software_version.set(self.version);
         uberblock.txg.set(self.txg.0);
         uberblock.rootbp = self.root;
+        uberblock.raidz_reflow_info.set(self.reflow);
         uberblock
     }
 }
@@ -90,6 +106,12 @@ fn add_place(places: &mut Places, sighting: &Sighted) {
     }
 }
 
+fn of_likeness(sighted: &BTreeSet<Sighted>, likeness: Likeness) -> impl Iterator<Item = &Sighted> {
+    sighted
+        .iter()
+        .filter(move |it| it.what.likeness == likeness)
+}
+
 impl Seek {
     /// Puts the devices of a pool together by what their labels say.
     ///
@@ -97,7 +119,11 @@ impl Seek {
     /// Those of [`FoundPool::open`].
     pub fn new(found: &FoundPool) -> Result<Seek> {
         let tree = found.open(&found.config, false)?;
-        tree.note_uberblock(&UberblockPhys::default());
+        let uberblocks = found.devices.iter().flat_map(|it| it.labels.uberblocks());
+        let newest = uberblocks.max_by_key(|uberblock| uberblock.txg());
+        let knows_reflow = newest.is_some();
+        let newest = newest.unwrap_or_default();
+        tree.note_uberblock(&newest);
         let options = MetaslabsOptions { spacemap_v2: true };
         let space = Arc::new(Metaslabs::new(tree.clone(), options));
         let settings = PipelineSettings {
@@ -106,7 +132,15 @@ impl Seek {
             ..PipelineSettings::default()
         };
         let store = Arc::new(Pipeline::new(tree.clone(), space, settings));
-        Ok(Seek { tree, store })
+        let version = found.config.get_u64("version");
+        let version = version.unwrap_or(phys::uberblock::SPA_VERSION_FEATURES);
+        Ok(Seek {
+            tree,
+            store,
+            version,
+            reflow: Mutex::new(newest.raidz_reflow_info.get()),
+            knows_reflow: Mutex::new(knows_reflow),
+        })
     }
 
     /// The devices that there are to read.
@@ -115,16 +149,21 @@ impl Seek {
         self.tree.grounds()
     }
 
-    /// Looks at all places where roots of objsets may be, and returns those that are, the newest first. `see` is called
-    /// for each place.
+    /// Looks at all places where roots of objsets may be, or blocks of pointers to their dnodes, and returns the objsets,
+    /// the newest first. `see` is called for each place.
     #[must_use]
     pub fn objsets(&self, sighted: &BTreeSet<Sighted>, see: &mut dyn FnMut()) -> Vec<FoundObjset> {
+        self.find_reflow(sighted);
+        let reflow = *self.reflow.lock();
         // By what is stored: copies are the same.
         let mut roots: BTreeMap<Vec<u8>, (dmu::FoundObjset, Sketch, Places)> = BTreeMap::new();
-        let is_root = |sighting: &&Sighted| sighting.what.likeness == Likeness::Objset;
-        for sighting in sighted.iter().filter(is_root) {
+        for sighting in of_likeness(sighted, Likeness::Objset) {
             see();
-            let Some((root, stored)) = self.read_root(sighting) else {
+            let Some((root, stored)) = self.read(sighting, &|sketch, stored| {
+                let root = sketch.objset(stored)?;
+                let psize = root.psize;
+                Ok((root, psize))
+            }) else {
                 continue;
             };
             let found = roots
@@ -132,50 +171,71 @@ impl Seek {
                 .or_insert((root, sighting.what, Vec::new()));
             add_place(&mut found.2, sighting);
         }
+        roots.retain(|_, (root, _, _)| self.is_believed(root));
+        let pointers = roots.values().flat_map(|(root, _, _)| root.pointers());
+        let below = pointers.flat_map(|bp| trees::keys(&bp)).collect();
         let mut found: Vec<FoundObjset> = roots
             .into_iter()
-            .filter(|(_, (root, _, _))| self.is_believed(root))
             .map(|(stored, (root, sketch, copies))| {
                 let block = FoundBlock {
                     stored: &stored,
                     lsize: root.lsize,
-                    compress: sketch.compress(),
+                    compress: sketch.compress,
                     object_type: ObjectType::OBJSET,
+                    level: 0,
                     birth: root.birth(),
                 };
                 FoundObjset {
                     type_: root.objset_type(),
                     txg: root.birth(),
                     root: block.pointer(&*self.tree, &copies),
+                    version: self.version,
+                    reflow,
                 }
             })
             .collect();
-        // Of one txg, what was allocated last was written last.
+        found.extend(self.trees(sighted, below, see));
+        // Of one txg, a root comes before what is below it, and what was allocated last was written last.
         let last = |objset: &FoundObjset| objset.root.dvas().map(|dva| dva.offset()).max();
-        found.sort_by_key(|objset| std::cmp::Reverse((objset.txg, last(objset))));
+        found
+            .sort_by_key(|objset| std::cmp::Reverse((objset.txg, objset.has_root(), last(objset))));
         found
     }
 
-    fn read_root(&self, sighting: &Sighted) -> Option<(dmu::FoundObjset, Vec<u8>)> {
-        let mut stored = self.read(sighting, &|stored| sighting.what.objset(stored).is_ok())?;
-        let root = sighting.what.objset(&stored).ok()?;
-        if !sighting.what.is_compressed {
-            stored.truncate(root.lsize as usize);
-        }
-        Some((root, stored))
-    }
-
-    /// The bytes at a place, if `is_it` says so of what any devices together have there.
-    fn read(&self, sighting: &Sighted, is_it: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
-        let psize = sighting.what.psize as usize;
-        let sector = 1 << self.tree.ashift(sighting.vdev);
-        let mut buf = BlockBuf::zeroed(align_up(psize as u64, sector) as usize);
-        // The newest blocks are laid out as wide as the vdev is now.
-        let io = Io::speculative(Txg(u64::MAX - 1));
-        let is_it = |bytes: &[u8]| is_it(&bytes[..psize]);
+    /// What `parse` makes of the bytes at a place, and those of them that are its own, of which it returns the number.
+    fn read<T>(
+        &self,
+        sighting: &Sighted,
+        parse: &dyn Fn(&Sketch, &[u8]) -> Result<(T, usize)>,
+    ) -> Option<(T, Vec<u8>)> {
         let (vdev, offset) = (sighting.vdev, sighting.offset);
-        self.tree.read(&io, vdev, offset, &mut buf, &is_it).ok()?;
-        Some(buf[..psize].to_vec())
+        let sector = 1 << self.tree.ashift(vdev);
+        let tops = self.tree.tops();
+        let top = tops.get(usize::try_from(vdev.0).ok()?)?;
+        let asize_max = top.config().asize.checked_sub(offset)?;
+        let psize = align_up(sighting.what.psize.into(), sector);
+        let try_size = |size: u64| {
+            let mut buf = BlockBuf::zeroed(usize::try_from(size).ok()?);
+            // The newest blocks are laid out as wide as the vdev is now.
+            let io = Io::speculative(Txg(u64::MAX - 1));
+            let own = |bytes: &[u8]| {
+                let len = bytes.len().min(sighting.what.psize as usize);
+                parse(&sighting.what, &bytes[..len])
+            };
+            let is_it = |bytes: &[u8]| own(bytes).is_ok();
+            self.tree.read(&io, vdev, offset, &mut buf, &is_it).ok()?;
+            let (found, len) = own(&buf).ok()?;
+            Some((found, buf[..len].to_vec()))
+        };
+        if !sighting.what.may_be_shorter() {
+            return try_size(psize);
+        }
+        if !top.kind().has_parity() {
+            return try_size(psize.min(align_down(asize_max, sector)));
+        }
+        // How the sectors of a block are spread depends on how many there are.
+        let sizes = (sector..=psize).step_by(1 << self.tree.ashift(vdev));
+        sizes.into_iter().find_map(try_size)
     }
 
     /// Whether a block that a root points to verifies.
@@ -194,6 +254,15 @@ impl Seek {
     /// Those of reading it.
     pub fn open(&self, found: &FoundObjset) -> Result<Arc<Objset>> {
         let accounting = Arc::new(dmu::FreeAtOnce(self.store.clone()));
+        if !found.has_root() {
+            let block = (found.type_, &found.root, 0);
+            return Ok(Objset::adrift(
+                self.store.clone(),
+                UNNAMED,
+                block,
+                accounting,
+            ));
+        }
         let props = ObjsetProps::default();
         Objset::open(self.store.clone(), UNNAMED, &found.root, props, accounting)
     }

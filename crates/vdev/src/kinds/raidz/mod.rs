@@ -160,12 +160,17 @@ impl Layout for Raidz {
         }
     }
 
-    /// The first sector of a block's bytes follows its first sectors of parity, or is before the one.
+    /// The first sector of a block's bytes follows its first sectors of parity, or is before the one. While a child is
+    /// being added it may be at its former place.
     fn origins(&self, shape: Shape, child: usize, offset: u64, show: &mut dyn FnMut(u64)) {
         let row = offset >> shape.ashift;
-        let sector = row * shape.children as u64 + child as u64;
-        let before = (0..=self.nparity as u64).filter_map(|before| sector.checked_sub(before));
-        before.for_each(|first| show(first << shape.ashift));
+        let is_expanding = self.expansions.is_expanding();
+        let widths = shape.children - usize::from(is_expanding)..=shape.children;
+        for children in widths.filter(|children| child < *children) {
+            let sector = row * children as u64 + child as u64;
+            let before = (0..=self.nparity as u64).filter_map(|before| sector.checked_sub(before));
+            before.for_each(|first| show(first << shape.ashift));
+        }
     }
 
     #[doc(alias = "RRSS_GET_OFFSET")]
