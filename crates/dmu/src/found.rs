@@ -4,9 +4,9 @@
 //! # What it is
 //! [`sketch`] says of the first bytes of a sector whether such a block may begin there, and how long it is then; it
 //! takes a few comparisons, since it is asked of every sector of a pool, and only where those say so the beginning is
-//! decompressed. [`Sketch::objset`], [`Sketch::dnodes`] and [`Sketch::pointers`] look at the whole block. What passes is
-//! still a guess: a file may have such bytes in it. It is to be believed only as far as the blocks verify that it points
-//! to.
+//! decompressed. [`Sketch::objset`], [`Sketch::dnodes`] and [`Sketch::pointers`] look at the whole block. What passes
+//! is still a guess: a file may have such bytes in it. It is to be believed only as far as the blocks verify that it
+//! points to.
 //!
 //! # On disk
 //! Metadata is compressed with LZ4: a length of 4 bytes, big-endian, then a sequence of literals, whose count is in
@@ -14,15 +14,15 @@
 //! has: four bytes that do not repeat, so they are among the first literals. A block of dnodes may also begin with a
 //! free slot, 512 zeros, and an indirect block with holes.
 //!
-//! In pools from before LZ4 it is compressed with LZJB, which has no length: the block ends where it is full, and zeros
-//! follow up to the end of the sector. Its first item is a byte as it is; so are the first four of a dnode, for the same
-//! reason. Of free slots and holes the first byte of flags says one byte as it is and seven matches, the longest there
-//! are.
+//! In pools from before LZ4 it is compressed with LZJB, which has no length: the block ends where it is full, and
+//! zeros follow up to the end of the sector. Its first item is a byte as it is; so are the first four of a dnode, for the
+//! same reason. Of free slots and holes the first byte of flags says one byte as it is and seven matches, the longest
+//! there are.
 //!
 //! What does not become smaller by a whole sector is stored as it is: mostly so the root of an objset where sectors
-//! have 4 KiB. One of the shorter forms has zeros behind it there, which is what its longer form would have. An indirect
-//! block always becomes smaller. The tree of the dnodes of an objset has indirect blocks of the largest size there was
-//! when it was made.
+//! have 4 KiB. One of the shorter forms has zeros behind it there, which is what its longer form would have. An
+//! indirect block always becomes smaller. The tree of the dnodes of an objset has indirect blocks of the largest size there
+//! was when it was made.
 //!
 //! # What is not found
 //! Blocks of hosts of the other byte order.
@@ -53,8 +53,8 @@ const POINTERS_SIZES: [usize; 2] = [1 << 14, 1 << 17];
 const POINTER_SIZE: usize = size_of::<BlkPtrPhys>();
 /// How much of a block is decompressed to see what it is, unless it begins with zeros: two dnodes, or eight pointers.
 const GLANCE: usize = 1024;
-/// What more than 460 zeros are in LZJB: a byte, and the longest matches, the first one with the byte before, the others
-/// with where the one before began.
+/// What more than 460 zeros are in LZJB: a byte, and the longest matches, the first one with the byte before, the
+/// others with where the one before began.
 const LZJB_ZEROS: [u8; 6] = [0xfe, 0, 0xfc, 1, 0xfc, 66];
 /// The upper byte of how many sectors of 512 bytes a block takes is at most this, if it is one of metadata.
 const ASIZE_HIGH_MAX: u8 = 3;
@@ -471,7 +471,8 @@ impl Sketch {
             parse(&block, psize)
         };
         let mut last = Err(Error::corrupt("not of the size of such a block"));
-        // Of LZJB the first size that ends with zeros is right; what is not compressed has them behind its shorter form.
+        // Of LZJB the first size that ends with zeros is right; what is not compressed has them behind its shorter
+        // form.
         if self.compress == CompressType::Lzjb {
             for size in sizes {
                 let found = one(*size);

@@ -1,10 +1,10 @@
 //! Looking for the objsets of a pool to which no uberblock leads.
 //!
 //! # What it is
-//! The devices are put together by their labels, and read from beginning to end ([`vdev::survey`]); what looks like the
-//! root of an objset ([`dmu::sketch`]) is read through the vdevs like any block. The root of a MOS that was found is as
-//! good as an uberblock: [`FoundObjset::uberblock`] makes one, by which the pool opens. Those of file systems can be
-//! opened without a MOS, if need be. Where a root is lost, the indirect blocks below it take its place ([`trees`]).
+//! The devices are put together by their labels, and read from beginning to end ([`vdev::survey`]); what looks like
+//! the root of an objset ([`dmu::sketch`]) is read through the vdevs like any block. The root of a MOS that was found is
+//! as good as an uberblock: [`FoundObjset::uberblock`] makes one, by which the pool opens. Those of file systems can
+//! be opened without a MOS, if need be. Where a root is lost, the indirect blocks below it take its place ([`trees`]).
 //!
 //! # Invariants
 //! 1. The root of an objset is believed if a block that it points to verifies: its checksum was computed when the root
@@ -149,8 +149,8 @@ impl Seek {
         self.tree.grounds()
     }
 
-    /// Looks at all places where roots of objsets may be, or blocks of pointers to their dnodes, and returns the objsets,
-    /// the newest first. `see` is called for each place.
+    /// Looks at all places where roots of objsets may be, or blocks of pointers to their dnodes, and returns the
+    /// objsets, the newest first. `see` is called for each place.
     #[must_use]
     pub fn objsets(&self, sighted: &BTreeSet<Sighted>, see: &mut dyn FnMut()) -> Vec<FoundObjset> {
         self.find_reflow(sighted);

@@ -2,9 +2,10 @@
 //!
 //! # What it is
 //! Sectors before that point are where they belong on all children, those behind it where they were before. Blocks are
-//! read both ways, by the pointers that were found: one that verifies on all children alone was moved, so the expansion
-//! got at least to its end. Of those that were freed the former place may still verify, so nothing follows from that.
-//! The end of the last block that was moved is as good as the point itself: what is between them verifies both ways.
+//! read both ways, by the pointers that were found: one that verifies on all children alone was moved, so the
+//! expansion got at least to its end. Of those that were freed the former place may still verify, so nothing follows from
+//! that. The end of the last block that was moved is as good as the point itself: what is between them verifies both
+//! ways.
 //!
 //! # Invariants
 //! All metadata that is found is read. Of data, blocks are read in their order from the last moved block of metadata
@@ -49,8 +50,8 @@ impl Seek {
         uberblock
     }
 
-    /// Finds out how far the expansion of a RAID-Z got, if there is one and it is not known, and reads accordingly from
-    /// now on.
+    /// Finds out how far the expansion of a RAID-Z got, if there is one and it is not known, and reads accordingly
+    /// from now on.
     pub(super) fn find_reflow(&self, sighted: &BTreeSet<Sighted>) {
         let is_expanding = |top: &&std::sync::Arc<vdev::Vdev>| top.config().expanding;
         let tops = self.tree.tops();

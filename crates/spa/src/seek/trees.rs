@@ -1,22 +1,24 @@
 //! Objsets whose root is lost: the indirect blocks above their dnodes are found.
 //!
 //! # What it is
-//! The tree of the dnodes of an objset is as high as the most objects need that there may ever be, so its highest block
-//! is below the first pointer of the root, and so on down to where there are several. A block above which nothing is left
-//! takes the place of the root if it is the first one of its level, since then all objects below it have their numbers.
+//! The tree of the dnodes of an objset is as high as the most objects need that there may ever be, so its highest
+//! block is below the first pointer of the root, and so on down to where there are several. A block above which nothing is
+//! left takes the place of the root if it is the first one of its level, since then all objects below it have their
+//! numbers.
 //!
 //! # Invariants
-//! 1. A block is believed if the first block of dnodes below it is there, by pointers whose checksums verify, and has what
-//!    only the first one of an objset has: object 1 is the master node of a file system, or the data of a volume. So its
-//!    place in the tree is read, not guessed.
+//! 1. A block is believed if the first block of dnodes below it is there, by pointers whose checksums verify, and has
+//!    what only the first one of an objset has: object 1 is the master node of a file system, or the data of a volume. So
+//!    its place in the tree is read, not guessed.
 //! 2. A block that another one leads to is not taken for the highest, nor one that a believed root leads to.
 //!
 //! # What is not found
-//! Where a block that is not the first of its level is the highest one left, its place in the tree is not known. The MOS
-//! is opened by its root alone.
+//! Where a block that is not the first of its level is the highest one left, its place in the tree is not known. The
+//! MOS is opened by its root alone.
 //!
 //! # Source
-//! OpenZFS `module/zfs/dmu_objset.c` (`dmu_objset_create_impl_dnstats`), `include/sys/zfs_znode.h` (`MASTER_NODE_OBJ`).
+//! OpenZFS `module/zfs/dmu_objset.c` (`dmu_objset_create_impl_dnstats`), `include/sys/zfs_znode.h`
+//! (`MASTER_NODE_OBJ`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,8 +51,8 @@ pub(super) fn keys(bp: &BlkPtrPhys) -> Vec<Key> {
 }
 
 impl Seek {
-    /// The objsets of which a block of pointers is the highest that is left. `below` has where the blocks are that roots
-    /// lead to.
+    /// The objsets of which a block of pointers is the highest that is left. `below` has where the blocks are that
+    /// roots lead to.
     pub(super) fn trees(
         &self,
         sighted: &BTreeSet<Sighted>,
