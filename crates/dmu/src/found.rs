@@ -15,14 +15,14 @@
 //! free slot, 512 zeros, and an indirect block with holes.
 //!
 //! In pools from before LZ4 it is compressed with LZJB, which has no length: the block ends where it is full, and
-//! zeros follow up to the end of the sector. Its first item is a byte as it is; so are the first four of a dnode, for the
-//! same reason. Of free slots and holes the first byte of flags says one byte as it is and seven matches, the longest
-//! there are.
+//! zeros follow up to the end of the sector. Its first item is a byte as it is; so are the first four of a dnode, for
+//! the same reason. Of free slots and holes the first byte of flags says one byte as it is and seven matches, the
+//! longest there are.
 //!
 //! What does not become smaller by a whole sector is stored as it is: mostly so the root of an objset where sectors
 //! have 4 KiB. One of the shorter forms has zeros behind it there, which is what its longer form would have. An
-//! indirect block always becomes smaller. The tree of the dnodes of an objset has indirect blocks of the largest size there
-//! was when it was made.
+//! indirect block always becomes smaller. The tree of the dnodes of an objset has indirect blocks of the largest size
+//! there was when it was made.
 //!
 //! # What is not found
 //! Blocks of hosts of the other byte order.
@@ -665,8 +665,8 @@ mod tests {
             ] {
                 let lsize = if level == 0 { 1 << 14 } else { size };
                 let mut pointers = vec![BlkPtrPhys::default(); size as usize / 128];
-                for n in first..first + count {
-                    pointers[n] = below(level, lsize, n as u64 + 9);
+                for (n, pointer) in pointers.iter_mut().enumerate().skip(first).take(count) {
+                    *pointer = below(level, lsize, n as u64 + 9);
                 }
                 pointers[first + count / 2] =
                     BlkPtrPhys::new_hole(ObjectType::DNODE.raw(), level, lsize, Txg(2000));

@@ -163,8 +163,8 @@ impl Objset {
     }
 
     /// The dnodes at and below one block, which was found without what leads to it, and is the one of this number at
-    /// its level. A single block of dnodes whose number is not known is best taken for the second one: in the first, number
-    /// 0 would be the meta-dnode.
+    /// its level. A single block of dnodes whose number is not known is best taken for the second one: in the first,
+    /// number 0 would be the meta-dnode.
     #[must_use]
     pub fn adrift(
         store: Arc<dyn BlockStore>,

@@ -12,8 +12,8 @@ use crate::device::{self, Device, Unmount};
 use crate::options::{MountOptions, Snapshots};
 use crate::session::Session;
 
-/// How far the kernel reads ahead of a program that reads a file from its start on, in KiB: as far as btrfs has it, which is
-/// four of the largest requests. What FUSE begins with is 128 KiB, read in one request after another.
+/// How far the kernel reads ahead of a program that reads a file from its start on, in KiB: as far as btrfs has it,
+/// which is four of the largest requests. What FUSE begins with is 128 KiB, read in one request after another.
 const READ_AHEAD_KIB: u32 = 4096;
 
 /// A data set that is mounted. Dropping it unmounts: what is in use then stays usable until it is closed.
@@ -91,8 +91,8 @@ impl Mounted {
         Some((seen.stx_dev_major, seen.stx_dev_minor))
     }
 
-    /// Has the kernel read further ahead. The answer to INIT can only lower what the host begins with, and only root may
-    /// raise it: mounts of others are read as before.
+    /// Has the kernel read further ahead. The answer to INIT can only lower what the host begins with, and only root
+    /// may raise it: mounts of others are read as before.
     fn read_further_ahead(&self) {
         if let Some((major, minor)) = self.device {
             let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");

@@ -2,9 +2,10 @@
 //!
 //! # What it is
 //! The devices are put together by their labels, and read from beginning to end ([`vdev::survey`]); what looks like
-//! the root of an objset ([`dmu::sketch`]) is read through the vdevs like any block. The root of a MOS that was found is
-//! as good as an uberblock: [`FoundObjset::uberblock`] makes one, by which the pool opens. Those of file systems can
-//! be opened without a MOS, if need be. Where a root is lost, the indirect blocks below it take its place ([`trees`]).
+//! the root of an objset ([`dmu::sketch`]) is read through the vdevs like any block. The root of a MOS that was found
+//! is as good as an uberblock: [`FoundObjset::uberblock`] makes one, by which the pool opens. Those of file systems
+//! can be opened without a MOS, if need be. Where a root is lost, the indirect blocks below it take its place
+//! ([`trees`]).
 //!
 //! # Invariants
 //! 1. The root of an objset is believed if a block that it points to verifies: its checksum was computed when the root
@@ -44,6 +45,9 @@ const APART_BYTES: u64 = 1 << 20;
 
 /// A place where a block may be.
 pub type Sighted = Sighting<Sketch>;
+
+/// Makes something of the bytes at a place, and says how many of them are its own.
+type Parse<'a, T> = &'a dyn Fn(&Sketch, &[u8]) -> Result<(T, usize)>;
 
 /// The objset number of what has none: no data set has this one.
 const UNNAMED: ObjsetId = ObjsetId(u64::MAX - 1);
@@ -120,7 +124,7 @@ impl Seek {
     pub fn new(found: &FoundPool) -> Result<Seek> {
         let tree = found.open(&found.config, false)?;
         let uberblocks = found.devices.iter().flat_map(|it| it.labels.uberblocks());
-        let newest = uberblocks.max_by_key(|uberblock| uberblock.txg());
+        let newest = uberblocks.max_by_key(UberblockPhys::txg);
         let knows_reflow = newest.is_some();
         let newest = newest.unwrap_or_default();
         tree.note_uberblock(&newest);
@@ -202,12 +206,8 @@ impl Seek {
         found
     }
 
-    /// What `parse` makes of the bytes at a place, and those of them that are its own, of which it returns the number.
-    fn read<T>(
-        &self,
-        sighting: &Sighted,
-        parse: &dyn Fn(&Sketch, &[u8]) -> Result<(T, usize)>,
-    ) -> Option<(T, Vec<u8>)> {
+    /// What `parse` makes of the bytes at a place, and those of them that are its own.
+    fn read<T>(&self, sighting: &Sighted, parse: Parse<'_, T>) -> Option<(T, Vec<u8>)> {
         let (vdev, offset) = (sighting.vdev, sighting.offset);
         let sector = 1 << self.tree.ashift(vdev);
         let tops = self.tree.tops();

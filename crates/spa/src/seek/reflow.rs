@@ -3,9 +3,9 @@
 //! # What it is
 //! Sectors before that point are where they belong on all children, those behind it where they were before. Blocks are
 //! read both ways, by the pointers that were found: one that verifies on all children alone was moved, so the
-//! expansion got at least to its end. Of those that were freed the former place may still verify, so nothing follows from
-//! that. The end of the last block that was moved is as good as the point itself: what is between them verifies both
-//! ways.
+//! expansion got at least to its end. Of those that were freed the former place may still verify, so nothing follows
+//! from that. The end of the last block that was moved is as good as the point itself: what is between them verifies
+//! both ways.
 //!
 //! # Invariants
 //! All metadata that is found is read. Of data, blocks are read in their order from the last moved block of metadata

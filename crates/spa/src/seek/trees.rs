@@ -2,14 +2,14 @@
 //!
 //! # What it is
 //! The tree of the dnodes of an objset is as high as the most objects need that there may ever be, so its highest
-//! block is below the first pointer of the root, and so on down to where there are several. A block above which nothing is
-//! left takes the place of the root if it is the first one of its level, since then all objects below it have their
-//! numbers.
+//! block is below the first pointer of the root, and so on down to where there are several. A block above which
+//! nothing is left takes the place of the root if it is the first one of its level, since then all objects below it
+//! have their numbers.
 //!
 //! # Invariants
 //! 1. A block is believed if the first block of dnodes below it is there, by pointers whose checksums verify, and has
-//!    what only the first one of an objset has: object 1 is the master node of a file system, or the data of a volume. So
-//!    its place in the tree is read, not guessed.
+//!    what only the first one of an objset has: object 1 is the master node of a file system, or the data of a volume.
+//!    So its place in the tree is read, not guessed.
 //! 2. A block that another one leads to is not taken for the highest, nor one that a believed root leads to.
 //!
 //! # What is not found

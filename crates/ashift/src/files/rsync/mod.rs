@@ -1,11 +1,13 @@
 //! `ashift rsync`: makes a tree like another one, on this host or in data sets, in the order in which rsync works.
 //!
 //! # What it is
-//! rsync between two places of one computer, where it copies whole files: [`transfer`] goes through the trees, [`changes`]
-//! says what differs. What has the size and the time of its source is left alone, so that a second run has nothing to do.
+//! rsync between two places of one computer, where it copies whole files: [`transfer`] goes through the trees,
+//! [`changes`] says what differs. What has the size and the time of its source is left alone, so that a second run has
+//! nothing to do.
 //!
 //! # Source
-//! The manual of rsync 3.2, and what it does (generator.c `recv_generator`, receiver.c `recv_files`, log.c `log_formatted`).
+//! The manual of rsync 3.2, and what it does (generator.c `recv_generator`, receiver.c `recv_files`, log.c
+//! `log_formatted`).
 
 mod attributes;
 mod changes;
@@ -214,7 +216,7 @@ impl Target {
     }
 }
 
-/// Whether there is one source, and it is no directory.
+/// Whether there is one source, and it is not a directory.
 fn is_one_file(paths: &Paths, sources: &[String]) -> Result<bool> {
     let [source] = sources else {
         return Ok(false);

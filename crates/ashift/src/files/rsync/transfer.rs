@@ -1,9 +1,10 @@
 //! The way through the trees.
 //!
 //! # What it is
-//! As rsync's: of a directory first its attributes are set and what is to be deleted is, then its files are transferred in
-//! the order of their names, then the directories in it are made; then its time is set, and each of these is gone
-//! through in turn. A file is written under another name (`.NAME.xxxxxx`), gets its attributes, and is renamed.
+//! As rsync's: of a directory first its attributes are set and what is to be deleted is, then its files are
+//! transferred in the order of their names, then the directories in it are made; then its time is set, and each of
+//! these is gone through in turn. A file is written under another name (`.NAME.xxxxxx`), gets its attributes, and is
+//! renamed.
 //!
 //! # Invariants
 //! 1. Nothing is written outside of the destination, whatever the source says (see [`Tree`]).
@@ -53,6 +54,9 @@ struct Dir {
     is_new: bool,
 }
 
+/// Where a file was transferred to: the names from the root down, and its path as `-v` prints it.
+type FirstName = (Vec<Vec<u8>>, String);
+
 /// The transfer of one source.
 pub(super) struct Transfer<'a> {
     pub(super) options: Options,
@@ -66,8 +70,8 @@ pub(super) struct Transfer<'a> {
     shown: &'a str,
     /// The names from the root down to the current directory.
     place: Vec<Vec<u8>>,
-    /// Where files with several names are in the target, and their paths.
-    linked: BTreeMap<(u64, u64), (Vec<Vec<u8>>, String)>,
+    /// Files with several names.
+    linked: BTreeMap<(u64, u64), FirstName>,
     /// Directories of the source that were entered.
     entered: BTreeSet<(u64, u64)>,
     /// Directories that were made.
@@ -148,7 +152,7 @@ impl<'a> Transfer<'a> {
             },
             _ => self.make_dir(item, root.as_ref())?,
         };
-        self.directory(dir)
+        self.directory(&dir)
     }
 
     /// Sums up what could not be kept, and returns the bytes of all files.
@@ -159,7 +163,7 @@ impl<'a> Transfer<'a> {
     }
 
     /// Goes through a directory.
-    fn directory(&mut self, dir: Dir) -> Result<()> {
+    fn directory(&mut self, dir: &Dir) -> Result<()> {
         caller::check();
         let identity = dir.item.meta.identity;
         if self.is_from_pool && !self.entered.insert(identity) {
@@ -175,7 +179,7 @@ impl<'a> Transfer<'a> {
         if !dir.item.name.is_empty() {
             self.place.push(dir.item.name.clone());
         }
-        let outcome = self.directory_itself(&dir).and_then(|()| self.below(&dir));
+        let outcome = self.directory_itself(dir).and_then(|()| self.below(dir));
         if !dir.item.name.is_empty() {
             self.place.pop();
         }
@@ -258,7 +262,7 @@ impl<'a> Transfer<'a> {
                 return Ok(());
             }
             let shown = below.item.shown.clone();
-            let outcome = self.directory(below);
+            let outcome = self.directory(&below);
             self.ends(&shown, outcome);
         }
         Ok(())
