@@ -1,8 +1,9 @@
 //! Attributes of copies.
 
-use base::{ErrorKind, Result};
+use base::Result;
 use zpl::{FileType, Time};
 
+use super::super::attributes::{self, Attributes};
 use super::super::change::owner;
 use super::super::mode::umask;
 use super::super::tree::{Handle, Meta};
@@ -69,7 +70,6 @@ impl Transfer<'_> {
     pub(super) fn attributes(&mut self, item: &Item, new: &Handle, mode: u32) -> Result<()> {
         let now = self.target.meta(new)?;
         let meta = &item.meta;
-        let mut mode = mode;
         let uid = if self.options.owner {
             meta.uid
         } else {
@@ -80,46 +80,42 @@ impl Transfer<'_> {
         } else {
             now.gid
         };
-        if (uid, gid) != (now.uid, now.gid)
-            && let Err(error) = self.target.set_owner(new, uid, gid)
-        {
-            // Without its owner a set-ID bit would make the program run as the wrong user.
-            mode &= 0o777;
-            match error.kind() {
-                ErrorKind::Permission => {
-                    self.losses.mention(self.run, &item.shown, "owner", &error);
-                }
-                _ => self.losses.note(self.run, &item.shown, "owner", &error),
-            }
-        }
-        self.set_xattrs(item, new)?;
-        // A change of the owner may have taken bits away.
-        let is_set = (mode == now.mode) && (uid, gid) == (now.uid, now.gid);
-        if meta.file_type != FileType::Symlink
-            && !is_set
-            && let Err(error) = self.target.set_mode(new, mode)
-        {
-            (self.losses).note(self.run, &item.shown, "permissions", &error);
-        }
-        self.set_time(item, new);
+        let owner = Some((uid, gid)).filter(|_| (uid, gid) != (now.uid, now.gid));
+        // A change of the owner may take bits of the permissions away.
+        let is_set = meta.file_type == FileType::Symlink || (mode == now.mode && owner.is_none());
+        let wanted = Attributes {
+            owner,
+            xattrs: self.new_xattrs(item, new)?,
+            mode: Some(mode).filter(|_| !is_set),
+            times: self.new_times(item, &now),
+            sole_acls: false,
+        };
+        self.set(item, new, &wanted);
         Ok(())
     }
 
     /// Sets the time of modification.
-    pub(super) fn set_time(&mut self, item: &Item, new: &Handle) {
-        if !self.options.times {
-            return;
-        }
-        let set = self
-            .target
-            .meta(new)
-            .and_then(|now| match now.mtime == item.meta.mtime {
-                true => Ok(()),
-                false => self.target.set_times(new, now.atime, item.meta.mtime),
-            });
-        if let Err(error) = set {
-            self.losses.note(self.run, &item.shown, "times", &error);
-        }
+    pub(super) fn set_time(&mut self, item: &Item, new: &Handle) -> Result<()> {
+        let wanted = Attributes {
+            owner: None,
+            xattrs: None,
+            mode: None,
+            times: self.new_times(item, &self.target.meta(new)?),
+            sole_acls: false,
+        };
+        self.set(item, new, &wanted);
+        Ok(())
+    }
+
+    /// The times to set, if they differ and are transferred.
+    fn new_times(&self, item: &Item, now: &Meta) -> Option<(Time, Time)> {
+        let differs = self.options.times && now.mtime != item.meta.mtime;
+        differs.then_some((now.atime, item.meta.mtime))
+    }
+
+    fn set(&mut self, item: &Item, new: &Handle, wanted: &Attributes) {
+        let losses = &mut self.losses;
+        attributes::set((self.target, new), wanted, &item.shown, losses, self.run);
     }
 
     /// Whether ACLs, and whether extended attributes differ.
@@ -147,36 +143,23 @@ impl Transfer<'_> {
         )
     }
 
-    fn set_xattrs(&mut self, item: &Item, new: &Handle) -> Result<()> {
+    /// Removes the extended attributes that the source has not, and returns those that are to be set.
+    fn new_xattrs(&mut self, item: &Item, new: &Handle) -> Result<Option<Pairs>> {
         if !self.options.acls && !self.options.xattrs {
-            return Ok(());
+            return Ok(None);
         }
         let (acls, others) = self.chosen(self.source.xattrs(&item.file)?);
         let (old_acls, old_others) = self.chosen(self.target.xattrs(new)?);
-        for (wanted, old) in [(acls, old_acls), (others, old_others)] {
-            for (name, _) in old.iter().filter(|(name, _)| !has(&wanted, name)) {
-                let removed = self.target.remove_xattr(new, name);
-                self.kept(item, name, removed);
-            }
-            for pair in wanted.iter().filter(|pair| !old.contains(pair)) {
-                let set = self.target.set_xattr(new, &pair.0, &pair.1);
-                self.kept(item, &pair.0, set);
+        let (mut wanted, old) = ([acls, others].concat(), [old_acls, old_others].concat());
+        for (name, _) in &old {
+            if wanted.iter().all(|(there, _)| there != name)
+                && let Err(error) = self.target.remove_xattr(new, name)
+            {
+                let called = format!("removal of attribute {}", String::from_utf8_lossy(name));
+                (self.losses).note(self.run, &item.shown, &called, &error);
             }
         }
-        Ok(())
+        wanted.retain(|pair| !old.contains(pair));
+        Ok(Some(wanted))
     }
-
-    /// Reports that an attribute was not kept.
-    fn kept(&mut self, item: &Item, name: &[u8], outcome: Result<()>) {
-        let Err(error) = outcome else { return };
-        let called = match name.strip_prefix(ACL) {
-            Some(which) => format!("{} ACL", String::from_utf8_lossy(which)),
-            None => format!("extended attribute {}", String::from_utf8_lossy(name)),
-        };
-        self.losses.note(self.run, &item.shown, &called, &error);
-    }
-}
-
-fn has(pairs: &Pairs, name: &[u8]) -> bool {
-    pairs.iter().any(|(there, _)| there == name)
 }

@@ -27,6 +27,8 @@ pub(super) struct Changes {
     pub(super) value: bool,
     pub(super) size: bool,
     pub(super) time: bool,
+    /// It gets the time of its transfer.
+    pub(super) now: bool,
     pub(super) mode: bool,
     pub(super) owner: bool,
     pub(super) group: bool,
@@ -83,7 +85,7 @@ impl Changes {
         let letters = [
             (self.value, 'c'),
             (self.size, 's'),
-            (self.time, 't'),
+            (self.time || self.now, if self.now { 'T' } else { 't' }),
             (self.mode, 'p'),
             (self.owner, 'o'),
             (self.group, 'g'),

@@ -14,7 +14,7 @@ mod changes;
 mod transfer;
 
 use admin::getopt::{Flag, Parsed};
-use base::{ErrorKind, Result};
+use base::{Error, Result};
 use service::Access;
 use zpl::FileType;
 
@@ -148,6 +148,9 @@ fn rsync(parsed: &Parsed) -> Outcome {
         if options.verbose {
             run.line("sending incremental file list");
         }
+        if target.is_new && (options.verbose || options.itemize) {
+            run.line(&format!("created directory {last}"));
+        }
         let mut bytes = 0;
         for source in &sources {
             let outcome = one(&paths, source, &target, options, &mut run);
@@ -174,6 +177,8 @@ struct Target {
     tree: Box<dyn Tree>,
     /// The directory; `None` if it is not there, and nothing is to be made.
     dir: Option<Handle>,
+    /// Whether it was made, or would be.
+    is_new: bool,
     /// What the one file is to be called in it.
     name: Option<String>,
 }
@@ -188,16 +193,16 @@ impl Target {
             Some(handle) => tree.meta(handle)?.file_type == FileType::Directory,
             None => false,
         };
+        let is_new = existing.is_none();
         let (dir, name) = match existing {
             Some(dir) if is_dir => (Some(tree.enter(&dir)?), None),
-            existing if !text.ends_with('/') && is_one_file(paths, sources)? => {
+            _ if !text.ends_with('/') && is_one_file(paths, sources)? => {
                 let (dir, name) = parent_of(&*tree, &path)?;
-                let _ = existing;
                 (Some(tree.enter(&dir)?), Some(name))
             }
             Some(_) => {
                 let text = "destination must be a directory when copying more than 1 file";
-                return Err(base::Error::new(ErrorKind::NotDirectory, text));
+                return Err(Error::invalid(text));
             }
             None if options.dry_run => (None, None),
             None => {
@@ -211,6 +216,7 @@ impl Target {
             location,
             tree,
             dir,
+            is_new: is_new && name.is_none(),
             name,
         })
     }
@@ -254,7 +260,7 @@ fn one(
         options,
         run,
         (&*tree, is_from_pool, is_same_tree),
-        (&*target.tree, target.dir.as_ref()),
+        (&*target.tree, target.dir.as_ref(), target.is_new),
         source,
     );
     let outcome = transfer.operand(&path, name.as_bytes());

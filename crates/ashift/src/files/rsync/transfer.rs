@@ -17,6 +17,7 @@ use base::{BlockBuf, Error, ErrorKind, ObjectId, Result};
 use zpl::FileType;
 
 use super::super::copy::{self, Ahead, DEPTH_MAX, Incomplete, PIECE_BYTES, optional};
+use super::super::cp::last_name;
 use super::super::loss::Losses;
 use super::super::mode::umask;
 use super::super::show::{join, top};
@@ -65,8 +66,9 @@ pub(super) struct Transfer<'a> {
     is_from_pool: bool,
     pub(super) target: &'a dyn Tree,
     is_same_tree: bool,
-    /// The directory that files are made in.
+    /// The directory that files are made in, and whether it is new.
     root: Option<&'a Handle>,
+    is_root_new: bool,
     shown: &'a str,
     /// The names from the root down to the current directory.
     place: Vec<Vec<u8>>,
@@ -93,7 +95,7 @@ impl<'a> Transfer<'a> {
         options: Options,
         run: &'a mut Run,
         (source, is_from_pool, is_same_tree): (&'a dyn Tree, bool, bool),
-        (target, root): (&'a dyn Tree, Option<&'a Handle>),
+        (target, root, is_root_new): (&'a dyn Tree, Option<&'a Handle>, bool),
         shown: &'a str,
     ) -> Transfer<'a> {
         Transfer {
@@ -104,6 +106,7 @@ impl<'a> Transfer<'a> {
             target,
             is_same_tree,
             root,
+            is_root_new,
             shown,
             place: Vec::new(),
             linked: BTreeMap::new(),
@@ -132,7 +135,10 @@ impl<'a> Transfer<'a> {
             meta,
             name: name.to_vec(),
             shown: top(self.shown),
-            path: String::from_utf8_lossy(name).into_owned(),
+            path: match is_dir {
+                true => String::from_utf8_lossy(name).into_owned(),
+                false => last_name(path).to_owned(),
+            },
         };
         if !is_dir {
             let root = self.root.cloned();
@@ -148,7 +154,7 @@ impl<'a> Transfer<'a> {
             b"" => Dir {
                 item,
                 to: root,
-                is_new: self.root.is_none(),
+                is_new: self.is_root_new,
             },
             _ => self.make_dir(item, root.as_ref())?,
         };
@@ -168,9 +174,6 @@ impl<'a> Transfer<'a> {
         let identity = dir.item.meta.identity;
         if self.is_from_pool && !self.entered.insert(identity) {
             return Err(second_name(ObjectId(identity.1)));
-        }
-        if self.made.contains(&identity) && !dir.is_new {
-            return Err(Error::invalid("cannot copy a directory into itself"));
         }
         if self.place.len() > DEPTH_MAX {
             let text = format!("more than {DEPTH_MAX} directories in each other");
@@ -255,7 +258,7 @@ impl<'a> Transfer<'a> {
             found.extend(self.run.note(&shown, made));
         }
         if let (false, Some(to)) = (self.options.dry_run, &dir.to) {
-            self.set_time(&dir.item, to);
+            self.set_time(&dir.item, to)?;
         }
         for below in found {
             if self.is_full {
@@ -303,6 +306,9 @@ impl<'a> Transfer<'a> {
 
     /// The directory of an item in `to`, which is made unless it is there.
     fn make_dir(&mut self, item: Item, to: Option<&Handle>) -> Result<Dir> {
+        if self.made.contains(&item.meta.identity) {
+            return Err(Error::invalid("cannot copy a directory into itself"));
+        }
         let Some(to) = to else {
             return Ok(Dir {
                 item,
@@ -398,20 +404,31 @@ impl<'a> Transfer<'a> {
             (self.linked).insert(item.meta.identity, (place, item.path.clone()));
             return Ok(false);
         };
-        let (false, Some(to), Some(root)) = (self.options.dry_run, to, self.root) else {
-            self.tell(item, Changes::new(), Deed::Link, &format!(" => {path}"));
-            return Ok(true);
+        let changes = match old {
+            Some((file, meta)) => self.changes(item, meta, file)?,
+            None => Changes::new(),
         };
-        let first = self.at_place(root, &place)?;
-        let identity = self.target.meta(&first)?.identity;
-        if old.is_some_and(|(_, meta)| meta.identity == identity) {
+        let first = self.root.map(|root| self.at_place(root, &place));
+        let identity = |file: &Handle| self.target.meta(file).map(|meta| meta.identity);
+        let is_same = match (old, &first) {
+            (Some((_, meta)), Some(Ok(first))) => identity(first)? == meta.identity,
+            _ => false,
+        };
+        if is_same {
+            if changes.is_any() {
+                self.tell(item, changes, Deed::Link, "");
+            }
             return Ok(true);
         }
+        self.tell(item, changes, Deed::Link, &format!(" => {path}"));
+        let (false, Some(to), Some(first)) = (self.options.dry_run, to, first) else {
+            return Ok(true);
+        };
+        let first = first?;
         self.clear_way(item, to, old)?;
         let target = self.target;
         let (name, ()) = self.under_another_name(item, |name| target.link(&first, to, name))?;
         target.rename(to, &name, &item.name)?;
-        self.tell(item, Changes::new(), Deed::Link, &format!(" => {path}"));
         Ok(true)
     }
 
@@ -434,13 +451,16 @@ impl<'a> Transfer<'a> {
         old: Option<&(Handle, Meta)>,
         ahead: Ahead,
     ) -> Result<()> {
-        let old = old.filter(|(_, meta)| !self.options.update || meta.mtime <= item.meta.mtime);
+        let is_newer = |(_, meta): &(Handle, Meta)| meta.mtime > item.meta.mtime;
+        if self.options.update && old.is_some_and(is_newer) {
+            self.run.bar.inc(item.meta.size);
+            return Ok(());
+        }
         let is_there = old.is_some_and(|(_, meta)| is_same(&item.meta, meta));
         let mut changes = Changes::new();
         if let Some((file, meta)) = old.filter(|(_, meta)| meta.file_type == FileType::Regular) {
             changes = self.changes(item, meta, file)?;
-            // Without -t a file that differs gets the time of its transfer.
-            changes.time |= meta.mtime != item.meta.mtime && !is_there;
+            changes.now = !self.options.times && !is_there;
         }
         let Some((file, meta)) = old.filter(|_| is_there) else {
             self.tell(item, changes, Deed::Transfer, "");
@@ -570,14 +590,16 @@ impl<'a> Transfer<'a> {
         done
     }
 
-    /// Removes what a file could not be renamed over.
-    fn clear_way(&self, item: &Item, to: &Handle, old: Option<&(Handle, Meta)>) -> Result<()> {
-        match old {
-            Some((_, meta)) if meta.file_type == FileType::Directory => {
-                self.target.remove(to, &item.name, true)
-            }
-            _ => Ok(()),
+    /// Removes what a file could not be renamed over: a directory, with what is in it only where that may be deleted.
+    fn clear_way(&mut self, item: &Item, to: &Handle, old: Option<&(Handle, Meta)>) -> Result<()> {
+        let Some((old, _)) = old.filter(|(_, meta)| meta.file_type == FileType::Directory) else {
+            return Ok(());
+        };
+        if self.options.delete {
+            let inner = self.target.enter(old)?;
+            self.delete_others(&inner, &[], &item.path)?;
         }
+        self.target.remove(to, &item.name, true)
     }
 
     /// Makes something under a name that nothing has yet.
