@@ -9,7 +9,8 @@ use crate::{Bench, LIST, MAKE, shell};
 
 /// Attributes and names that only options keep.
 const MORE: &str = r#"
-cd tree; rm dir/sparse; truncate -s 20M dir/sparse; printf x | dd of=dir/sparse bs=1 seek=15000000 conv=notrunc status=none
+cd tree; rm dir/sparse; truncate -s 20M dir/sparse
+printf x | dd of=dir/sparse bs=1 seek=15000000 conv=notrunc status=none
 mkdir -p b/c a.d; echo 1 >b/x; echo 2 >b/c/y; echo 3 >a.d/z; echo 4 >b.txt
 setfattr -n user.note -v kept b/x; setfattr -n user.dir -v kept b
 ln b/x b/c/x; ln b.txt a.d/b; touch -d '2015-05-05 05:05:05.5' b b/c a.d b/x b/c/y b.txt a.d/z
@@ -35,8 +36,8 @@ fn have_rsync() -> bool {
     are_there
 }
 
-/// The lines about files, but those about nothing but the time of what is no file: rsync 3.5 leaves that of directories
-/// as it is where it has made a further name in them last, and does not set that of devices and links at once.
+/// The lines about files, but those about nothing but the time of what is not a file: rsync 3.5 leaves that of
+/// directories as it is where it has made a further name in them last, and does not set that of devices and links at once.
 fn lines(said: &str) -> Vec<String> {
     let is_about_a_file = |line: &&str| {
         let is_frame = ["sending ", "sent ", "total size ", "skipping ", "created "];
