@@ -37,7 +37,8 @@ fn have_rsync() -> bool {
 }
 
 /// The lines about files, but those about nothing but the time of what is not a file: rsync 3.5 leaves that of
-/// directories as it is where it has made a further name in them last, and does not set that of devices and links at once.
+/// directories as it is where it has made a further name in them last, and does not set that of devices and links at
+/// once.
 fn lines(said: &str) -> Vec<String> {
     let is_about_a_file = |line: &&str| {
         let is_frame = ["sending ", "sent ", "total size ", "skipping ", "created "];
