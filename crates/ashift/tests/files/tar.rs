@@ -170,7 +170,7 @@ fn archives_in_pools_go_there_and_back() {
     assert_eq!(magic[..2], [0x1f, 0x8b]);
     bench.ok(&["tar", "--xattrs", "-xf", "tank:/a.tgz", "-C", "tank:/a"]);
     // Through a pipe, with the words in the old style.
-    let stream = bench.run(&["tar", "cfC", "-", "/tank/a", "tree", "--xattrs", "-S"]);
+    let stream = bench.run(&["tar", "cfC", "-", "tank:/a", "tree", "--xattrs", "-S"]);
     assert!(stream.status.success(), "{}", text(&stream.stderr));
     let taken = bench.run_with(&["tar", "xC", "tank:/b", "--xattrs"], &stream.stdout);
     assert_eq!(said(&taken), (Some(0), String::new(), String::new()));
