@@ -191,6 +191,10 @@ fn what_cannot_be_done_is_said() {
     let (status, said) = code(&["rsync", "-a", &path("a"), &path("g"), &path("a/f")]);
     assert_eq!(status, 3, "{said}");
     assert!(said.contains("must be a directory"), "{said}");
+    // The second source would remove what the first one has brought.
+    let (status, said) = code(&["rsync", "-a", "--delete", &path("a/"), &path("g"), "tank:/"]);
+    assert_eq!(status, 3, "{said}");
+    assert!(said.contains("one source"), "{said}");
     let (status, said) = code(&["rsync", "-a", &path("none"), "tank:/"]);
     assert_eq!(status, 23, "{said}");
     assert!(said.contains("none: No such file or directory"), "{said}");

@@ -185,6 +185,10 @@ struct Target {
 
 impl Target {
     fn find(paths: &Paths, text: &str, sources: &[String], options: Options) -> Result<Target> {
+        if options.delete && sources.len() > 1 {
+            // Each would remove what those before it have brought.
+            return Err(Error::invalid("--delete takes one source at a time"));
+        }
         let location = paths.locate(text)?;
         let tree = tree(paths, &location)?;
         let path = path_of(&location);
