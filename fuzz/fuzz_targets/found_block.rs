@@ -1,4 +1,5 @@
-//! Takes the input for what a sector of a disk begins with, and looks for the root of an objset, or a block of dnodes.
+//! Takes the input for what a sector of a disk begins with, and looks for the root of an objset, a block of dnodes, or an
+//! indirect block above such.
 #![no_main]
 
 use dmu::{Likeness, sketch};
@@ -20,6 +21,20 @@ fuzz_target!(|input: &[u8]| {
         Likeness::Dnodes => {
             if let Ok(dnodes) = sketch.dnodes(&stored) {
                 assert!(dnodes.dnodes().count() > 0, "a block without dnodes");
+            }
+        }
+        Likeness::Pointers => {
+            if let Ok(pointers) = sketch.pointers(&stored) {
+                let below = pointers.blocks().map(|bp| bp.level() + 1);
+                assert!(
+                    below.eq(pointers.blocks().map(|_| pointers.level())),
+                    "pointers of several levels"
+                );
+                assert!(
+                    pointers.blocks().count() > 0,
+                    "an indirect block without pointers"
+                );
+                let _ = (pointers.birth(), pointers.fill());
             }
         }
     }

@@ -112,7 +112,7 @@ fn targets() -> Result<Vec<String>, String> {
 }
 
 /// Builds every target; the folder of the programs.
-fn build() -> Result<PathBuf, String> {
+pub(crate) fn build() -> Result<PathBuf, String> {
     let host = host_triple()?;
     let folder = std::env::var_os("CARGO_TARGET_DIR")
         .map_or(crate::root().join("target"), PathBuf::from)

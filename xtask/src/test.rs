@@ -24,6 +24,10 @@ pub(crate) fn run(with_fuzz: bool) -> Result<(), String> {
         ],
     )?;
     crate::tidy::run()?;
+    if seconds > 0 {
+        // Built here, so that one that does not build is told of before all tests have run.
+        crate::fuzz::build()?;
+    }
     let (mut passed, mut failed, mut outcome) = programs::run()?;
     if seconds == 0 {
         println!("SKIPPED: fuzz targets");
