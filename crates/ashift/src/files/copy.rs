@@ -695,7 +695,8 @@ pub(super) fn to_stdout(tree: &dyn Tree, file: &Handle) -> Result<Result<(), Inc
 /// The empty file of that name: a new one, or what is there.
 pub(super) fn emptied(tree: &dyn Tree, dir: &Handle, name: &[u8]) -> Result<Handle> {
     let Some(old) = optional(tree.child(dir, name))? else {
-        return tree.make(dir, name, &of_stdin(), b"");
+        let meta = Meta::new(FileType::Regular, 0o666 & !umask(), owner(), Time::now());
+        return tree.make(dir, name, &meta, b"");
     };
     if tree.meta(&old)?.file_type == FileType::Regular {
         tree.open(&old, true)?.set_size(0)?;
@@ -725,28 +726,6 @@ pub(super) fn from_stdin(
         }
         to.write_at(at, &piece[..read])?;
         at += read as u64;
-    }
-}
-
-/// The attributes of a file copied from stdin.
-fn of_stdin() -> Meta {
-    let (uid, gid) = owner();
-    let now = Time::now();
-    Meta {
-        file_type: FileType::Regular,
-        mode: 0o666 & !umask(),
-        uid,
-        gid,
-        size: 0,
-        rdev: 0,
-        links: 1,
-        identity: (0, 0),
-        used_bytes: 0,
-        blksz: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        crtime: None,
     }
 }
 

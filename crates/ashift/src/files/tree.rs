@@ -45,6 +45,28 @@ pub(crate) struct Meta {
     pub(crate) crtime: Option<Time>,
 }
 
+impl Meta {
+    /// Of a file that is made now, and is nobody's copy.
+    pub(crate) fn new(file_type: FileType, mode: u32, (uid, gid): (u64, u64), now: Time) -> Meta {
+        Meta {
+            file_type,
+            mode,
+            uid,
+            gid,
+            size: 0,
+            rdev: 0,
+            links: 1,
+            identity: (0, 0),
+            used_bytes: 0,
+            blksz: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            crtime: None,
+        }
+    }
+}
+
 /// Bytes of one file.
 pub(crate) trait Content {
     /// Fills `out` from `offset` on; short only at the end.

@@ -4,8 +4,6 @@ use base::Result;
 use zpl::{FileType, Time};
 
 use super::super::attributes::{self, Attributes};
-use super::super::change::owner;
-use super::super::mode::umask;
 use super::super::tree::{Handle, Meta};
 use super::changes::Changes;
 use super::transfer::{Item, Transfer};
@@ -14,28 +12,6 @@ use super::transfer::{Item, Transfer};
 const ACL: &[u8] = b"system.posix_acl_";
 /// What all other attributes of the system begin with: the host makes them itself.
 const SYSTEM: &[u8] = b"system.";
-
-/// The attributes of a directory that the source has none for.
-pub(super) fn new_directory() -> Meta {
-    let (uid, gid) = owner();
-    let now = Time::now();
-    Meta {
-        file_type: FileType::Directory,
-        mode: 0o777 & !umask(),
-        uid,
-        gid,
-        size: 0,
-        rdev: 0,
-        links: 1,
-        identity: (0, 0),
-        used_bytes: 0,
-        blksz: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        crtime: None,
-    }
-}
 
 /// Names and values.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;

@@ -16,14 +16,15 @@ mod transfer;
 use admin::getopt::{Flag, Parsed};
 use base::{Error, Result};
 use service::Access;
-use zpl::FileType;
+use zpl::{FileType, Time};
 
 use self::transfer::Transfer;
 use super::copy;
 use super::cp::{last_name, parent_of, path_of, same_tree, tree};
+use super::mode::umask;
 use super::paths::may_be_mounted;
-use super::tree::{Handle, Tree};
-use super::{Location, Paths, Run};
+use super::tree::{Handle, Meta, Tree};
+use super::{Location, Paths, Run, change};
 use crate::command::{Command, Entry};
 use crate::failure::{Fail, Outcome};
 use crate::progress::{count_ahead, count_ahead_in};
@@ -211,7 +212,8 @@ impl Target {
             None if options.dry_run => (None, None),
             None => {
                 let (parent, name) = parent_of(&*tree, &path)?;
-                let new = attributes::new_directory();
+                let mode = 0o777 & !umask();
+                let new = Meta::new(FileType::Directory, mode, change::owner(), Time::now());
                 let dir = tree.make(&tree.enter(&parent)?, name.as_bytes(), &new, b"")?;
                 (Some(tree.enter(&dir)?), None)
             }

@@ -222,23 +222,8 @@ impl<'a> Extraction<'a> {
         parts.map(<[u8]>::to_vec).collect()
     }
 
-    fn meta(&self, file_type: FileType, mode: u32, (uid, gid): (u64, u64)) -> Meta {
-        Meta {
-            file_type,
-            mode,
-            uid,
-            gid,
-            size: 0,
-            rdev: 0,
-            links: 1,
-            identity: (0, 0),
-            used_bytes: 0,
-            blksz: 0,
-            atime: self.now,
-            mtime: self.now,
-            ctime: self.now,
-            crtime: None,
-        }
+    fn meta(&self, file_type: FileType, mode: u32, owner: (u64, u64)) -> Meta {
+        Meta::new(file_type, mode, owner, self.now)
     }
 
     /// Makes a name; removes what is in the way, unless that is to be kept.
