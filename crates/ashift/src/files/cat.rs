@@ -19,56 +19,44 @@ const PIECE_BYTES: u64 = 1 << 20;
 pub(crate) const CAT: Command<Entry> = Command::parsed(
     "cat",
     "print files of a data set",
-    "usage: ashift cat [-v] POOL/DATASET[@SNAPSHOT]:/path…\n\n  \
+    "usage: ashift cat [-rUv] POOL/DATASET[@SNAPSHOT]:/path…\n\n  \
+           -r  every regular file below a directory, in the order of the names\n  \
+           -U  with -r: in the order of the directories, as find(1) has them\n  \
            -v  say of errors which block of which device they are about\n",
-    ("v", 1),
-    cat,
+    ("rUv", 1),
+    |parsed| each_file(Run::new("cat"), parsed, print),
 );
-
-fn cat(parsed: &Parsed) -> Outcome {
-    each_file("cat", parsed, |_, run, operand, fs, id| {
-        let outcome = each_piece(fs, id, put);
-        report(run, operand, outcome);
-    })
-}
 
 pub(crate) const SHA256SUM: Command<Entry> = Command::parsed(
     "sha256sum",
     "sum files up",
     "usage: ashift sha256sum [-rUv] POOL/DATASET[@SNAPSHOT]:/path…\n\n  \
            -r  every regular file below a directory, in the order of the names\n  \
-           -U  with -r: in the order of the directories, as `find | xargs` has them\n  \
+           -U  with -r: in the order of the directories, as find(1) has them\n  \
            -v  say of errors which block of which device they are about\n",
     ("rUv", 1),
-    sha256sum,
+    |parsed| {
+        let mut run = Run::new("sha256sum");
+        run.show_progress(true);
+        each_file(run, parsed, sum)
+    },
 );
 
-fn sha256sum(parsed: &Parsed) -> Outcome {
-    each_file("sha256sum", parsed, |parsed, run, operand, fs, id| {
-        run.show_progress(true);
-        if !parsed.has('r') {
-            let outcome = sum(run, fs, id, operand);
-            report(run, operand, outcome);
-            return;
-        }
-        match parsed.has('U') {
-            true => walk(fs, id, top(operand), run, &mut Sums::<false> { fs }),
-            false => walk(fs, id, top(operand), run, &mut Sums::<true> { fs }),
-        }
-    })
-}
+/// Does something with the contents of a file that messages call so.
+type Work = fn(&mut Run, &Mount, ObjectId, &str) -> Result<(), ReadError>;
 
-/// Sums of files, in the order of their names or not.
-struct Sums<'a, const IN_ORDER: bool> {
+/// Works on files below a directory, in the order of their names or not.
+struct Below<'a, const IN_ORDER: bool> {
     fs: &'a Mount,
+    work: Work,
 }
 
-impl<const IN_ORDER: bool> Visitor for Sums<'_, IN_ORDER> {
+impl<const IN_ORDER: bool> Visitor for Below<'_, IN_ORDER> {
     const SORTED: bool = IN_ORDER;
 
     fn enter(&mut self, visit: &Visit<'_>, run: &mut Run) -> Result<bool> {
         if visit.attr.file_type() == Some(FileType::Regular) {
-            let outcome = sum(run, self.fs, visit.attr.id, visit.path);
+            let outcome = (self.work)(run, self.fs, visit.attr.id, visit.path);
             report(run, visit.path, outcome);
         }
         Ok(true)
@@ -86,22 +74,31 @@ fn report(run: &mut Run, path: &str, outcome: Result<(), ReadError>) {
     }
 }
 
-/// Opens the file of each operand, and processes it.
-fn each_file(
-    name: &'static str,
-    parsed: &Parsed,
-    work: impl Fn(&Parsed, &mut Run, &str, &Mount, ObjectId),
-) -> Outcome {
+/// Works on the file of each operand, or on all below it.
+fn each_file(mut run: Run, parsed: &Parsed, work: Work) -> Outcome {
     let paths = Paths::new(Access::Read);
-    let mut run = Run::new(name);
     run.verbose = parsed.has('v');
     for operand in paths.expand(&parsed.operands) {
         let found = paths.find_file(&operand, true);
-        if let Some((mount, id)) = run.note(&operand, found) {
-            work(parsed, &mut run, &operand, &mount, id);
+        let Some((mount, id)) = run.note(&operand, found) else {
+            continue;
+        };
+        let (fs, run) = (&*mount, &mut run);
+        match (parsed.has('r'), parsed.has('U')) {
+            (false, _) => {
+                let outcome = work(run, fs, id, &operand);
+                report(run, &operand, outcome);
+            }
+            (true, true) => walk(fs, id, top(&operand), run, &mut Below::<false> { fs, work }),
+            (true, false) => walk(fs, id, top(&operand), run, &mut Below::<true> { fs, work }),
         }
     }
     run.end(paths)
+}
+
+/// Prints a file.
+fn print(_: &mut Run, fs: &Mount, id: ObjectId, _: &str) -> Result<(), ReadError> {
+    each_piece(fs, id, put)
 }
 
 /// Prints the checksum of a file.

@@ -261,6 +261,28 @@ fn posix_acls_go_there_and_back() {
     assert_eq!(there, back);
 }
 
+/// All files below a directory, in the order of their names or of the hashes of these.
+#[test]
+fn cat_goes_through_the_files_below_a_directory() {
+    let bench = Bench::new();
+    let script = "mkdir -p tree/b/c; for i in $(seq 40); do echo $i >tree/b/c/$i; done; echo a >tree/a; ln -s a tree/link";
+    shell(script, bench.folder.path());
+    bench.ok(&["cp", "-a", &bench.path("tree"), "tank:/"]);
+    let by_name = "find tree -type f | LC_ALL=C sort | xargs cat";
+    let expected = shell(by_name, bench.folder.path());
+    assert_eq!(bench.ok(&["cat", "-r", "tank:/tree"]), expected);
+    let unordered = bench.ok(&["cat", "-rU", "tank:/tree"]);
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_ne!(unordered, expected);
+    assert_eq!(sorted(&unordered), sorted(&expected));
+    let (_, err) = bench.fails(&["cat", "tank:/tree"]);
+    assert_eq!(err.lines().count(), 1, "{err}");
+}
+
 /// Names of 255 bytes are accepted, those of 256 are refused.
 #[test]
 fn names_have_255_bytes() {
