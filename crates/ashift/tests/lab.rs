@@ -134,6 +134,22 @@ fn help_may_be_asked_for_after_any_verb() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_is_told_of_before_anything_runs() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("folder")).unwrap();
+    for (file, why) in [
+        ("folder", "Is a directory"),
+        ("nowhere/page.html", "No such file"),
+    ] {
+        let complaint = bench.fails(&format!("lab run bonnie-on-512e --report {file}"));
+        assert_eq!(complaint.lines().count(), 1, "{complaint}");
+        assert!(complaint.contains(why), "{complaint}");
+        let complaint = bench.fails_with(1, &format!("plan --drives p4500 --report {file} folder"));
+        assert!(complaint.contains(why), "{complaint}");
+    }
+}
+
+#[test]
 fn the_machines_of_an_experiment_have_its_memory() {
     let bench = Bench::new();
     let run =

@@ -155,8 +155,9 @@ impl Words {
 /// A number with an optional K, M or G.
 fn number(text: &str) -> Result<u64> {
     let bad = || Error::invalid(format!("'{text}' is not a number"));
-    let digits = text.trim_end_matches(['K', 'M', 'G']);
-    let shift = match &text[digits.len()..] {
+    let upper = text.to_ascii_uppercase();
+    let digits = upper.trim_end_matches(['K', 'M', 'G']);
+    let shift = match &upper[digits.len()..] {
         "" => 0,
         "K" => 10,
         "M" => 20,
@@ -182,6 +183,7 @@ mod tests {
     fn numbers_may_have_a_unit() {
         assert_eq!(number("3").unwrap(), 3);
         assert_eq!(number("2G").unwrap(), 2 << 30);
+        assert_eq!(number("2g").unwrap(), 2 << 30);
         assert!(number("G").is_err() && number("0").is_err() && number("1X").is_err());
         assert!(number("99999999999G").is_err());
     }

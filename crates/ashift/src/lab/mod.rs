@@ -211,8 +211,28 @@ impl Folder {
     }
 }
 
+/// That a report can be written to this file, before minutes are spent on what is in it.
+///
+/// # Errors
+/// What the file system says.
+pub(crate) fn check_report(file: &Path) -> Result<()> {
+    let is_new = !file.exists();
+    let opened = fs::OpenOptions::new().append(true).create(true).open(file);
+    let checked = opened.and_then(|_| {
+        if is_new {
+            fs::remove_file(file)
+        } else {
+            Ok(())
+        }
+    });
+    checked
+        .map_err(Error::from)
+        .within(|| file.display().to_string())
+}
+
 fn run_experiment(args: &[String]) -> Outcome {
     let options = RunOptions::parse(args)?;
+    options.report.as_deref().map_or(Ok(()), check_report)?;
     let experiments = match options.name.as_str() {
         "all" => all(&options)?,
         name => {

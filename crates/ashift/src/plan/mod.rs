@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::command::{Command, Entry};
 use crate::failure::{Fail, Outcome};
-use crate::lab::{Children, Folder};
+use crate::lab::{Children, Folder, check_report};
 use crate::progress::progress;
 use options::Asked;
 
@@ -117,6 +117,7 @@ fn merge(parsed: &Parsed, files: &[String]) -> Outcome {
 
 fn plan(parsed: &Parsed, data: &str) -> Outcome {
     let asked = Asked::parse(parsed, data)?;
+    (parsed.value('o')).map_or(Ok(()), |file| check_report(Path::new(file)))?;
     let request = &asked.request;
     if HostProfile::find(&request.host).is_none() {
         return Err(Error::invalid(format!("no host '{}'", request.host)).into());
