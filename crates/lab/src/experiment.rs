@@ -73,7 +73,8 @@
 //! time of the command;
 //! `drives = "partial_writes"` (or `writes`, `written_bytes`, `reads`, `read_bytes`) instead of a
 //! command reads the sum of that counter over all drives. With a `-` before a command the case
-//! continues if it fails. `{name*}` expands to as many words as the value has.
+//! continues if it fails, and with `> /dev/null` behind it nobody reads what it prints. `{name*}` expands to as many
+//! words as the value has.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -53,5 +53,5 @@ pub use outcome::{
 };
 pub use parameters::{Parameters, Sweep};
 pub use recommend::{Recommend, Recommendation};
-pub use shell::{Answer, MachinePlan, Shell};
+pub use shell::{Answer, MachinePlan, Shell, without_redirection};
 pub use verdict::Verdict;

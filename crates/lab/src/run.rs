@@ -14,7 +14,7 @@ use crate::outcome::{CaseOutcome, DriveTrace, Measured, Outcome, Ran, RatioOutco
 use crate::parameters::Parameters;
 use crate::reading;
 use crate::sensitivity;
-use crate::shell::{Answer, MachinePlan, Shell};
+use crate::shell::{Answer, MachinePlan, Shell, TO_NOWHERE, without_redirection};
 use crate::tally;
 use crate::traces;
 use crate::verdict::{self, Verdict};
@@ -301,14 +301,19 @@ fn run_case(
 #[must_use]
 pub fn as_typed(words: &[String]) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_=+:,.@%/{}^".contains(c);
-    let typed = words.iter().map(|word| {
+    let (command, is_read) = without_redirection(words);
+    let typed = command.iter().map(|word| {
         if !word.is_empty() && word.chars().all(is_plain) {
             word.clone()
         } else {
             shell_words::quote(word).into_owned()
         }
     });
-    typed.collect::<Vec<_>>().join(" ")
+    let mut typed: Vec<String> = typed.collect();
+    if !is_read {
+        typed.extend(TO_NOWHERE.map(str::to_owned));
+    }
+    typed.join(" ")
 }
 
 fn read_figures(

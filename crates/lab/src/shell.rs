@@ -6,6 +6,22 @@ use base::Result;
 
 use crate::outcome::DriveTrace;
 
+/// The last words of a command whose standard output nobody reads.
+pub(crate) const TO_NOWHERE: [&str; 2] = [">", "/dev/null"];
+
+/// A command without `> /dev/null` at its end, and whether its output is to be read.
+#[must_use]
+pub fn without_redirection(words: &[String]) -> (&[String], bool) {
+    match words
+        .len()
+        .checked_sub(TO_NOWHERE.len())
+        .map(|at| words.split_at(at))
+    {
+        Some((command, end)) if end == TO_NOWHERE => (command, false),
+        _ => (words, true),
+    }
+}
+
 /// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
@@ -44,7 +60,7 @@ pub trait Shell: Sync {
     /// A profile that does not exist; whatever the file system says.
     fn create(&self, machine: &Path, plan: &MachinePlan) -> Result<()>;
 
-    /// Runs one command.
+    /// Runs one command, which may end with `> /dev/null`.
     ///
     /// # Errors
     /// When it could not be run at all; its own failure is in the answer's code.

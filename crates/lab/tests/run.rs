@@ -402,6 +402,11 @@ fn the_experiments_that_come_along_are_understood() {
 fn commands_are_shown_as_one_would_type_them() {
     let words = ["dd", "if=/dev/zero", "of=a b", "bs=1m"].map(str::to_owned);
     assert_eq!(lab::run::as_typed(&words), "dd if=/dev/zero 'of=a b' bs=1m");
+    let words = ["find", ">", "> /dev/null", ">", "/dev/null"].map(str::to_owned);
+    assert_eq!(
+        lab::run::as_typed(&words),
+        "find '>' '> /dev/null' > /dev/null"
+    );
 }
 
 #[test]

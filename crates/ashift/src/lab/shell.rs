@@ -22,8 +22,9 @@ fn last_path(machine: &Path) -> PathBuf {
     machine.with_extension("last.json")
 }
 
-fn child(args: &[String], machine: &Path) -> Result<Output> {
+fn child(words: &[String], machine: &Path) -> Result<Output> {
     let program = std::env::current_exe()?;
+    let (args, is_read) = lab::without_redirection(words);
     let output = Command::new(program)
         .args(args)
         .env("ASHIFT_MACHINE", machine)
@@ -32,6 +33,11 @@ fn child(args: &[String], machine: &Path) -> Result<Output> {
         .env("ASHIFT_PROGRESS", "off")
         .current_dir(machine.parent().unwrap_or(machine))
         .stdin(Stdio::null())
+        .stdout(if is_read {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        })
         .output()?;
     Ok(output)
 }
