@@ -13,6 +13,9 @@ use crate::reading;
 use crate::run::as_typed;
 use crate::shell::{Answer, Shell};
 
+/// Opens a pool, and looks at nothing but its root directory itself.
+const OPENING: &str = "find tank:/ -maxdepth 0";
+
 /// A pool of a combination, in its machine.
 pub(super) struct Pool<'a> {
     pub(super) trial: &'a Trial<'a>,
@@ -24,7 +27,7 @@ pub(super) struct Pool<'a> {
 /// What commands take with an empty pool.
 struct Nothing {
     write: Answer,
-    walk: Answer,
+    opening: Answer,
     scrub: Answer,
     replace: Option<Answer>,
 }
@@ -54,23 +57,28 @@ impl Pool<'_> {
         };
         let full = self.space()?;
         self.rest()?;
+        let opening = self.typed(OPENING)?;
+        self.rest()?;
         let walk = self.typed("find tank:/")?;
         let read = self.typed("sha256sum -rU tank:/")?;
         let scrub = self.typed("zpool scrub -w tank")?;
         let replace = self.replace()?;
         let partial_writes = self.shell.traces(&self.machine)?;
-        let times = |answer: &Answer| self.scaled(answer, &nothing.walk);
+        // To open a pool with files in it takes longer than an empty one, and about as long with any number of them.
+        let longer = opening.took_ns.saturating_sub(nothing.opening.took_ns);
+        let reading = |answer: &Answer| self.scaled(answer, opening.took_ns);
+        let upkeep = |answer: &Answer, empty: &Answer| self.scaled(answer, empty.took_ns + longer);
         Ok(Tried::Measured(Figures {
             space: self.used(empty.normal, full.normal),
             special: full
                 .special
                 .map(|full| self.used(empty.special.unwrap_or_default(), full)),
-            copy: self.scaled(&copy, &nothing.write),
-            walk: times(&walk),
-            read: times(&read),
-            scrub: self.scaled(&scrub, &nothing.scrub),
+            copy: self.scaled(&copy, nothing.write.took_ns),
+            walk: reading(&walk),
+            read: reading(&read),
+            scrub: upkeep(&scrub, &nothing.scrub),
             replace: (replace.zip(nothing.replace))
-                .map(|(answer, nothing)| self.scaled(&answer, &nothing)),
+                .map(|(answer, nothing)| upkeep(&answer, &nothing)),
             partial_writes: reading::counted(Count::PartialWrites, &partial_writes) as u64,
         }))
     }
@@ -79,7 +87,7 @@ impl Pool<'_> {
     fn with_nothing(&self) -> Result<Nothing> {
         self.create()?;
         let write = self.settle()?;
-        let walk = self.typed("find tank:/")?;
+        let opening = self.typed(OPENING)?;
         let scrub = self.typed("zpool scrub -w tank")?;
         let replace = self.replace()?;
         self.typed("zpool destroy tank")?;
@@ -89,7 +97,7 @@ impl Pool<'_> {
         }
         Ok(Nothing {
             write,
-            walk,
+            opening,
             scrub,
             replace,
         })
@@ -141,9 +149,9 @@ impl Pool<'_> {
         Err(Error::invalid(format!("{}: {complaints}", within())))
     }
 
-    /// Time for all of the data. What a command takes with an empty pool is not multiplied.
-    fn scaled(&self, answer: &Answer, empty: &Answer) -> Timed {
-        let [took, least] = [answer, empty].map(|answer| answer.took_ns as f64 / 1e9);
+    /// Time for all of the data. The nanoseconds that it takes with any number of files are not multiplied.
+    fn scaled(&self, answer: &Answer, fixed_ns: u64) -> Timed {
+        let [took, least] = [answer.took_ns, fixed_ns].map(|nanoseconds| nanoseconds as f64 / 1e9);
         let seconds = match took > least {
             true => least + (took - least) * self.trial.scale,
             false => took,
