@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{ErrorKind, ObjectId, Result};
-use zpl::{FileType, Filesystem, RenameKind, Time};
+use phys::owner::OwnerCount;
+use zpl::{FileType, Filesystem, OwnerLimit, RenameKind, Time, owner_limits};
 
 /// A file of the model.
 #[derive(Clone, Default)]
@@ -51,7 +52,11 @@ impl MemFile {
 pub struct MemFs {
     files: Arc<BTreeMap<ObjectId, Arc<MemFile>>>,
     root: ObjectId,
+    limits: Limits,
 }
+
+/// Limits of owners, by the prefix of their properties and the owner.
+pub type Limits = BTreeMap<(&'static str, u64), u64>;
 
 /// The result that an operation must have.
 pub type Outcome<T> = std::result::Result<T, ErrorKind>;
@@ -69,6 +74,7 @@ impl MemFs {
         MemFs {
             files: Arc::new(BTreeMap::from([(root, Arc::new(file))])),
             root,
+            limits: Limits::new(),
         }
     }
 
@@ -82,7 +88,23 @@ impl MemFs {
         Ok(MemFs {
             files: Arc::new(files),
             root: fs.root(),
+            limits: limits_of(fs)?,
         })
+    }
+
+    /// The limits of owners.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Limits an owner; a limit of 0 is none.
+    pub fn set_limit(&mut self, limit: &OwnerLimit) {
+        let key = (limit.of.quota_entry(), limit.id);
+        match limit.limit {
+            0 => self.limits.remove(&key),
+            most => self.limits.insert(key, most),
+        };
     }
 
     /// Every file, including those that are open but have no name.
@@ -348,6 +370,20 @@ impl MemFs {
             self.forget_if_gone(id);
         }
     }
+}
+
+/// The limits of owners that a file system has.
+///
+/// # Errors
+/// Those of reading.
+pub(crate) fn limits_of(fs: &Filesystem) -> Result<Limits> {
+    let mut limits = Limits::new();
+    for of in OwnerCount::ALL {
+        let owners = owner_limits(fs.objset(), of)?.unwrap_or_default();
+        let owners = owners.into_iter();
+        limits.extend(owners.map(|(id, most)| ((of.quota_entry(), id), most)));
+    }
+    Ok(limits)
 }
 
 fn read_into(

@@ -6,7 +6,7 @@ use base::{ErrorKind, ObjectId, Result};
 use zpl::{Attr, Create, FileType, Filesystem, RenameKind, SetAttr, SetXattr, Time};
 
 use crate::Dice;
-use crate::memfs::{MemFile, MemFs, Outcome};
+use crate::memfs::{MemFile, MemFs, Outcome, limits_of};
 
 /// Above this many files the pair only removes, until half are left.
 const FILES_MAX: usize = 800;
@@ -365,11 +365,13 @@ impl Pair<'_> {
     }
 }
 
-/// Reads every file of the model.
+/// Reads every file of the model, and the limits of owners.
 ///
 /// # Panics
 /// When one is not as it should be.
 pub fn compare(fs: &Filesystem, model: &MemFs) {
+    let limits = limits_of(fs).unwrap_or_else(|e| panic!("limits: {e}"));
+    assert_eq!(&limits, model.limits());
     for (id, file) in model.files() {
         let compared = compare_file(fs, id, file);
         compared.unwrap_or_else(|e| panic!("file {id}: {e}"));

@@ -21,7 +21,16 @@ pub(super) fn check(found: &MemFs, window: &[&MemFs]) -> Result<(), String> {
     Ok(())
 }
 
-/// The same for one file, if it has a name in all states.
+/// Checks that all limits of owners are those of one of the states in `window`: no log has them.
+pub(super) fn check_limits(found: &MemFs, window: &[&MemFs]) -> Result<(), String> {
+    let limits = found.limits();
+    match window.iter().any(|fs| fs.limits() == limits) {
+        true => Ok(()),
+        false => Err(format!("limits of owners that are of no state: {limits:?}")),
+    }
+}
+
+/// The same as [`check`] for one file, if it has a name in all states.
 pub(super) fn check_one(found: &MemFs, window: &[&MemFs], id: ObjectId) -> Result<(), String> {
     if !is_named_in_all(window, id) {
         return Ok(());

@@ -122,7 +122,10 @@ impl Past {
             let until = last.min(logged.max(state + 1));
             let from = self.durable_from(name, n).unwrap_or(0).max(state);
             let window = self.window(name, from..=until.max(from));
-            between::check(files, &window).map_err(|e| format!("{name}: {e}"))?;
+            let limits = self.window(name, state..=last.min(state + 1));
+            between::check(files, &window)
+                .and_then(|()| between::check_limits(files, &limits))
+                .map_err(|e| format!("{name}: {e}"))?;
         }
         Ok(())
     }

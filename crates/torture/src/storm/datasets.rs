@@ -2,6 +2,8 @@
 
 use base::{ErrorKind, Result};
 use phys::PropValue;
+use phys::owner::{Counted, OwnerCount};
+use zpl::OwnerLimit;
 
 use super::bench::Bench;
 use super::step::{Kind, Step};
@@ -10,6 +12,11 @@ use crate::filesystems::{Filesystems, Session};
 
 /// The longest distance of a quota above what is used, in bytes.
 const QUOTA_BYTES_MAX: u64 = 8 << 20;
+/// The largest limits of an owner: about what it has.
+const OWNER_BYTES_MAX: u64 = 1 << 20;
+const OWNER_OBJECTS_MAX: u64 = 40;
+/// Owners that files of [`crate::pair`] have, and one that has none.
+const OWNERS: [u64; 5] = [0, 100, 1000, 2000, 3];
 
 /// Changes a file system; returns whether there was something to change.
 type Change = fn(&mut Filesystems, &mut Session, &str, &mut Dice) -> Result<bool>;
@@ -95,6 +102,8 @@ pub(super) const KINDS: &[Kind] = &[
             set_quota(session, name, dice)
         })
     }),
+    // A limit of what a user, group or project may have; or no such limit any more.
+    Kind::new("limit", 16, Bench::limit),
 ];
 
 fn set_quota(session: &Session, name: &str, dice: &mut Dice) -> Result<bool> {
@@ -118,12 +127,61 @@ fn set_quota(session: &Session, name: &str, dice: &mut Dice) -> Result<bool> {
     }
 }
 
+fn any_limit(dice: &mut Dice) -> OwnerLimit {
+    let of = *dice.pick(&OwnerCount::ALL).expect("there are some");
+    let most = match of.counted {
+        Counted::Bytes => OWNER_BYTES_MAX,
+        Counted::Objects => OWNER_OBJECTS_MAX,
+    };
+    OwnerLimit {
+        of,
+        id: *dice.pick(&OWNERS).expect("there are some"),
+        limit: 1 + dice.below(most),
+    }
+}
+
+fn no_limit((prefix, id): (&'static str, u64)) -> OwnerLimit {
+    let of = OwnerCount::ALL
+        .into_iter()
+        .find(|of| of.quota_entry() == prefix);
+    OwnerLimit {
+        of: of.expect("it was set"),
+        id,
+        limit: 0,
+    }
+}
+
 impl Bench {
     fn create(&mut self, step: &Step) -> bool {
         let count = self.world.heads.len();
         let mut dice = Dice::new(step.seed);
         self.administer("create", |world, session| world.create(session, &mut dice))
             && self.world.heads.len() > count
+    }
+
+    fn limit(&mut self, step: &Step) -> bool {
+        let Some(name) = self.head(step.pick) else {
+            return false;
+        };
+        let mut dice = Dice::new(step.seed);
+        let limits = self.world.heads[&name].fs.limits().clone();
+        let new = match dice.once_in(2) {
+            true => vec![any_limit(&mut dice)],
+            false => limits.into_keys().map(no_limit).collect(),
+        };
+        for limit in &new {
+            let begun = self.disks.commands();
+            let (world, session) = self.both();
+            match session.mount(&name).set_owner_limit(limit) {
+                Ok(()) => {}
+                Err(e) if e.kind() == ErrorKind::NoSpace => return false,
+                Err(e) => panic!("{name}: {limit:?}: {e}"),
+            }
+            let head = world.heads.get_mut(&name).expect("it is there");
+            head.fs.set_limit(limit);
+            self.note(begun);
+        }
+        !new.is_empty()
     }
 
     /// Changes the file system that the step picks.
