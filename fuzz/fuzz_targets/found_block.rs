@@ -1,5 +1,5 @@
-//! Takes the input for what a sector of a disk begins with, and looks for the root of an objset, a block of dnodes, or an
-//! indirect block above such.
+//! Takes the input for what a sector of a disk begins with, and looks for the root of an objset, a block of dnodes, or
+//! an indirect block above such.
 #![no_main]
 
 use dmu::{Likeness, sketch};
