@@ -230,6 +230,51 @@ fn a_sample_predicts_the_whole() {
     }
 }
 
+/// What is advised is tried with all files, as if there were no sample.
+#[test]
+fn what_is_advised_is_confirmed_with_all_files() {
+    let bench = Bench::new();
+    make_tree(&bench.path("data"), 400, 16 << 20);
+    let drives = "--drives wd30ezrx,wd30ezrx -a 12 -r 128K";
+    let line = format!(
+        "plan -q {drives} -l stripe,mirror -c lz4,off --sample 4M --results known --report page.html data"
+    );
+    let sampled = bench.ok(&line);
+    assert!(!sampled.contains("with all files"), "{sampled}");
+    let confirmed = bench.ok(&format!("{line} --confirm"));
+    assert_eq!(
+        confirmed.matches("with all files: ").count(),
+        2,
+        "{confirmed}"
+    );
+    let page = fs::read_to_string(bench.path("page.html")).unwrap();
+    assert_eq!(page.matches("with all files: ").count(), 2, "{page}");
+    assert!(page.contains("--confirm"), "{page}");
+    let known = fs::read(bench.path("known")).unwrap();
+    let plan = bench.json(&format!("{line} -j"));
+    assert_eq!(fs::read(bench.path("known")).unwrap(), known);
+    let taken: Vec<u64> = plan["advice"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|advice| advice["take"].as_u64().unwrap())
+        .collect();
+    for (place, row) in (0..).zip(plan["rows"].as_array().unwrap()) {
+        if !taken.contains(&place) {
+            assert!(row["confirmed"].is_null(), "{row}");
+            continue;
+        }
+        let word = |name: &str| row["combination"][name].as_str().unwrap().to_owned();
+        let (layout, compression) = (word("layout"), word("compression"));
+        let whole = bench.json(&format!(
+            "plan -jq {drives} -l {layout} -c {compression} --sample all data"
+        ));
+        assert_eq!(row["confirmed"], whole["rows"][0]["tried"]);
+    }
+    let complaint = bench.fails(&format!("plan {drives} --shard 1/2 --confirm data"));
+    assert!(complaint.contains("not for a --shard of it"), "{complaint}");
+}
+
 /// Three computers, by GNU parallel, find what one does.
 #[test]
 fn parts_run_by_gnu_parallel_are_the_whole() {

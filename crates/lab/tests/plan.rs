@@ -101,7 +101,11 @@ impl Shell for Fake {
             .iter()
             .any(|words| words[0] == "cp");
         let is_large = self.option(machine, "ashift") == "12";
-        let seconds = if is_full { 10 } else { 2 };
+        // To open an empty pool takes 1 s, one with files 3 s.
+        let seconds = match words.iter().any(|word| word == "-maxdepth") {
+            true => 1 + 2 * u64::from(is_full),
+            false => 2 + 8 * u64::from(is_full),
+        };
         let mut answer = Answer {
             took_ns: seconds * 1_000_000_000,
             ..Answer::default()
@@ -175,6 +179,8 @@ fn every_combination_is_tried_and_what_an_empty_pool_takes_is_not_multiplied() {
     assert_eq!(tried.len(), 24);
     let first = figures(&tried[&0]);
     assert_eq!(first.copy.seconds, 2.0 + 8.0 * 8.0);
+    assert_eq!(first.walk.seconds, 3.0 + 7.0 * 8.0);
+    assert_eq!(first.scrub.seconds, 4.0 + 6.0 * 8.0);
     assert_eq!(first.space.used, 1000.0 + 4000.0 * 8.0);
     assert_eq!(first.replace, None, "a stripe cannot replace what is gone");
     let special = first.special.unwrap().used;
@@ -236,6 +242,7 @@ fn writes_of_parts_of_sectors_are_not_advised_and_reasons_name_neighbours() {
     let plan = Plan::of(Results {
         header: header(request),
         tried,
+        confirmed: BTreeMap::new(),
     });
     let levels: Vec<usize> = plan.advice.iter().map(|advice| advice.redundancy).collect();
     assert_eq!(levels, [0, 1]);
@@ -289,6 +296,7 @@ fn nearly_equal_combinations_do_not_drop_each_other() {
     let plan = Plan::of(Results {
         header: header(request),
         tried,
+        confirmed: BTreeMap::new(),
     });
     assert_eq!(plan.advice.len(), 1);
     assert!(!plan.advice[0].front.is_empty());
@@ -534,6 +542,52 @@ fn a_journal_goes_on_where_it_was_cut() {
 }
 
 #[test]
+fn what_is_advised_may_be_confirmed_with_all_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results");
+    let request = request();
+    let mut header = header(request.clone());
+    header.sample.one_in = 8;
+    let (journal, _) = Journal::open(&path, &header).unwrap();
+    let sampled = tried(&request, &Fake::default(), 8, folder.path()).unwrap();
+    for (place, how) in &sampled {
+        journal.add(*place, *how).unwrap();
+    }
+    let plan = Plan::of(Results::load(&path).unwrap());
+    let places = plan.to_confirm();
+    let taken: Vec<usize> = plan.advice.iter().map(|advice| advice.take).collect();
+    assert_eq!(places, taken);
+    assert!(!plan.text().contains("with all files"));
+    let whole = tried(&request, &Fake::default(), 1, folder.path()).unwrap();
+    journal.confirm(places[0], whole[&places[0]]).unwrap();
+    journal.confirm(places[1], Tried::DoesNotFit).unwrap();
+    let plan = Plan::of(Results::load(&path).unwrap());
+    assert_eq!(plan.rows[places[0]].tried, Some(sampled[&places[0]]));
+    assert_eq!(plan.rows[places[0]].confirmed, Some(whole[&places[0]]));
+    assert!(plan.to_confirm().is_empty());
+    for said in [plan.text(), lab::plan::page(&plan, "again")] {
+        assert!(
+            said.contains("copy 10 s, list 10 s, read 10 s, scrub 10 s"),
+            "{said}"
+        );
+        assert!(said.contains("with all files: no room"), "{said}");
+    }
+    drop(journal);
+    let (_, known) = Journal::open(&path, &header).unwrap();
+    assert_eq!(
+        known, sampled,
+        "what was confirmed was tried with a sample all the same"
+    );
+    header.sample.one_in = 1;
+    let all = Results {
+        header,
+        tried: sampled,
+        confirmed: BTreeMap::new(),
+    };
+    assert!(Plan::of(all).to_confirm().is_empty(), "there is no sample");
+}
+
+#[test]
 fn parts_are_merged_to_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let request = request();
@@ -557,7 +611,8 @@ fn parts_are_merged_to_the_whole() {
         merged,
         Results {
             header: header(request.clone()),
-            tried: all
+            tried: all,
+            confirmed: BTreeMap::new(),
         }
     );
     let two = Plan::of(Results::merge(&paths[..2]).unwrap());

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use admin::getopt::{Flag, Parsed};
 use base::{Context, Error, Result};
 use indicatif::ProgressBar;
-use lab::plan::{Header, Journal, Plan, Results, Shard, Survey, Trial, page};
+use lab::plan::{Header, Journal, Plan, Results, Sample, Shard, Survey, Trial, Tried, page};
 use machine::HostProfile;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -27,7 +27,7 @@ pub(crate) const PLAN: Command<Entry> = Command::parsed(
     "\
 usage: ashift plan [-jq] --drives PROFILE,… [--special PROFILE,…] [--layouts LAYOUT,…] [--ashift N,…]
                    [--recordsize SIZE,…] [--compression NAME,…] [--special-small-blocks SIZE,…]
-                   [--sample SIZE|all] [--host NAME] [--memory SIZE] [--seed N] [--jobs N]
+                   [--sample SIZE|all] [--confirm] [--host NAME] [--memory SIZE] [--seed N] [--jobs N]
                    [--results FILE] [--shard K/N] [--keep DIR] [--report FILE] DIR
        ashift plan merge [-j] [--report FILE] FILE…
 
@@ -47,6 +47,7 @@ it was; what is known already is not tried again.
   -b, --special-small-blocks SIZE,…  (default: 0,32K)
   -n, --sample SIZE|all          tries with about that much of the data, one in N of its files and on drives
                                  of an Nth of their size; figures are multiplied (default: 1G)
+  -C, --confirm                  tries those that it advises once more, with all of the data
   -t, --host NAME                whose processor time is charged (default: modern)
   -m, --memory SIZE              the machine's memory, if caches are to be as large as it allows
       --seed N                   of all randomness (default: 1)
@@ -59,7 +60,7 @@ it was; what is known already is not tried again.
 
 merge  shows what the runs on several computers have found, each with a --shard and --results of its own
 ",
-    ("a:b:c:d:f:G:jJ:k:K:l:m:n:o:qr:s:t:", 1),
+    ("a:b:c:Cd:f:G:jJ:k:K:l:m:n:o:qr:s:t:", 1),
     run,
 )
 .long(&[
@@ -71,6 +72,7 @@ merge  shows what the runs on several computers have found, each with a --shard 
     ("compression", Flag::Short('c')),
     ("special-small-blocks", Flag::Short('b')),
     ("sample", Flag::Short('n')),
+    ("confirm", Flag::Short('C')),
     ("host", Flag::Short('t')),
     ("memory", Flag::Short('m')),
     ("seed", Flag::Short('G')),
@@ -138,10 +140,22 @@ fn plan(parsed: &Parsed, data: &str) -> Outcome {
     let places = 0..request.combinations().len();
     let places = places.filter(|place| asked.shard.has(*place) && !tried.contains_key(place));
     let places: Vec<usize> = places.collect();
-    if !places.is_empty() {
-        try_all(parsed, &asked, &survey, &journal, &places)?;
+    let trying = Trying {
+        parsed,
+        asked: &asked,
+        survey: &survey,
+    };
+    trying.all(&header.sample, &places, &|place, how| {
+        journal.add(place, how)
+    })?;
+    let mut plan = Plan::of(Results::load(&file)?);
+    if parsed.has('C') {
+        let whole = survey.sample(1);
+        trying.all(&whole, &plan.to_confirm(), &|place, how| {
+            journal.confirm(place, how)
+        })?;
+        plan = Plan::of(Results::load(&file)?);
     }
-    let plan = Plan::of(Results::load(&file)?);
     Ok(show(parsed, &plan, &asked.again)?)
 }
 
@@ -155,64 +169,86 @@ fn bar(parsed: &Parsed, total: Option<u64>, is_bytes: bool, what: &'static str) 
     bar
 }
 
-/// Tries these combinations, and writes down each.
-fn try_all(
-    parsed: &Parsed,
-    asked: &Asked,
-    survey: &Survey,
-    journal: &Journal,
-    places: &[usize],
-) -> Outcome {
-    let request = &asked.request;
-    let is_interrupted = noticed_signals()?;
-    let go_on = || match is_interrupted.load(Ordering::Relaxed) {
-        true => Err(Error::invalid("interrupted")),
-        false => Ok(()),
-    };
-    let folder = Folder::make("ashift-plan-", asked.keep.as_deref())?;
-    let sample = survey.sample(survey.one_in(request.sample_bytes));
-    let is_whole = sample.one_in == 1 && survey.found.left_out == 0;
-    let files = match is_whole {
-        true => request.data.clone(),
-        false => folder.path().join("sample"),
-    };
-    let trial = Trial {
-        request,
-        files,
-        machines: folder.path().to_owned(),
-        one_in: sample.one_in,
-        scale: sample.scale(survey.found.bytes),
-        jobs: asked.jobs,
-        keep: asked.keep.is_some(),
-    };
-    trial.check(&Children)?;
-    let copying = bar(parsed, Some(sample.bytes), true, "taking a sample");
-    let copied = match is_whole {
-        true => Ok(()),
-        false => survey.copy_sample(sample.one_in, &trial.files, &|bytes| {
-            copying.set_position(bytes);
-            go_on()
-        }),
-    };
-    copying.finish_and_clear();
-    let trying = bar(parsed, Some(places.len() as u64), false, "combinations");
-    let done = |place, how| {
-        journal.add(place, how)?;
-        trying.inc(1);
-        go_on()
-    };
-    let outcome = copied.and_then(|()| trial.run(places, &Children, &done));
-    trying.finish_and_clear();
-    match outcome {
-        Ok(()) => Ok(()),
-        Err(_) if is_interrupted.load(Ordering::Relaxed) => {
-            let text =
-                "interrupted; what has been tried is kept, and the same command goes on from there";
-            Err(Fail::Exits(INTERRUPTED, text.to_owned()))
+/// What combinations are tried with.
+struct Trying<'a> {
+    parsed: &'a Parsed,
+    asked: &'a Asked,
+    survey: &'a Survey,
+}
+
+impl Trying<'_> {
+    /// Tries combinations with a sample; `write` puts down each.
+    fn all(
+        &self,
+        sample: &Sample,
+        places: &[usize],
+        write: &(dyn Fn(usize, Tried) -> Result<()> + Sync),
+    ) -> Outcome {
+        if places.is_empty() {
+            return Ok(());
         }
-        Err(error) => {
-            folder.keep();
-            Err(error.into())
+        let (request, survey) = (&self.asked.request, self.survey);
+        let is_interrupted = noticed_signals()?;
+        let go_on = || match is_interrupted.load(Ordering::Relaxed) {
+            true => Err(Error::invalid("interrupted")),
+            false => Ok(()),
+        };
+        let is_confirming = sample.one_in < survey.one_in(request.sample_bytes);
+        let keep = self
+            .asked
+            .keep
+            .as_deref()
+            .map(|folder| match is_confirming {
+                true => folder.join("whole"),
+                false => folder.to_owned(),
+            });
+        let folder = Folder::make("ashift-plan-", keep.as_deref())?;
+        let is_whole = sample.one_in == 1 && survey.found.left_out == 0;
+        let files = match is_whole {
+            true => request.data.clone(),
+            false => folder.path().join("sample"),
+        };
+        let trial = Trial {
+            request,
+            files,
+            machines: folder.path().to_owned(),
+            one_in: sample.one_in,
+            scale: sample.scale(survey.found.bytes),
+            jobs: self.asked.jobs,
+            keep: keep.is_some(),
+        };
+        trial.check(&Children)?;
+        let copying = bar(self.parsed, Some(sample.bytes), true, "taking a sample");
+        let copied = match is_whole {
+            true => Ok(()),
+            false => survey.copy_sample(sample.one_in, &trial.files, &|bytes| {
+                copying.set_position(bytes);
+                go_on()
+            }),
+        };
+        copying.finish_and_clear();
+        let what = match is_confirming {
+            true => "combinations, with all files",
+            false => "combinations",
+        };
+        let trying = bar(self.parsed, Some(places.len() as u64), false, what);
+        let done = |place, how| {
+            write(place, how)?;
+            trying.inc(1);
+            go_on()
+        };
+        let outcome = copied.and_then(|()| trial.run(places, &Children, &done));
+        trying.finish_and_clear();
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(_) if is_interrupted.load(Ordering::Relaxed) => {
+                let text = "interrupted; what has been tried is kept, and the same command goes on from there";
+                Err(Fail::Exits(INTERRUPTED, text.to_owned()))
+            }
+            Err(error) => {
+                folder.keep();
+                Err(error.into())
+            }
         }
     }
 }

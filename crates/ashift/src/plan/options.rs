@@ -78,6 +78,10 @@ impl Asked {
             )));
         }
         request.check()?;
+        if parsed.has('C') && parsed.value('k').is_some() {
+            let text = "--confirm is for what a whole plan advises, not for a --shard of it";
+            return Err(Error::invalid(text));
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = natural(parsed, 'J', "--jobs")?;
         Ok(Asked {
@@ -113,6 +117,9 @@ fn again(request: &Request, parsed: &Parsed) -> String {
         if let Some(value) = parsed.value(letter) {
             words.extend([name.to_owned(), value.to_owned()]);
         }
+    }
+    if parsed.has('C') {
+        words.push("--confirm".to_owned());
     }
     words.push(request.data.display().to_string());
     lab::run::as_typed(&words)

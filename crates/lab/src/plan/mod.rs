@@ -7,7 +7,8 @@
 //!
 //! Much data is tried with a part of it ([`Survey::sample`]): one in N, on drives of an Nth of their size, and all
 //! figures are multiplied. The caches of drives stay as they are, since a scrub and what reads ahead depend on how
-//! many places they follow; so a sample is to be many times as large ([`Plan::notes`] says if it is not).
+//! many places they follow; so a sample is to be many times as large ([`Plan::notes`] says if it is not). What is
+//! advised may be tried once more with everything ([`Plan::to_confirm`]).
 //!
 //! # Invariants
 //! 1. The same request, files and version of the program give the same figures, whatever runs beside, in whatever
@@ -52,6 +53,8 @@ pub struct Row {
     pub combination: Combination,
     /// With which outcome.
     pub tried: Option<Tried>,
+    /// And with all files, where a sample was tried and that was asked for.
+    pub confirmed: Option<Tried>,
 }
 
 /// What is known about a request.
@@ -75,11 +78,16 @@ impl Plan {
     /// What results say.
     #[must_use]
     pub fn of(results: Results) -> Plan {
-        let Results { header, tried } = results;
+        let Results {
+            header,
+            tried,
+            confirmed,
+        } = results;
         let combinations = header.request.combinations().into_iter().enumerate();
         let row = |(place, combination)| Row {
             combination,
             tried: tried.get(&place).copied(),
+            confirmed: confirmed.get(&place).copied(),
         };
         let mut plan = Plan {
             rows: combinations.map(row).collect(),
@@ -97,6 +105,17 @@ impl Plan {
     #[must_use]
     pub fn missing(&self) -> usize {
         self.rows.iter().filter(|row| row.tried.is_none()).count()
+    }
+
+    /// The combinations that are advised, and have been tried with a sample alone.
+    #[must_use]
+    pub fn to_confirm(&self) -> Vec<usize> {
+        let taken = self.advice.iter().map(|advice| advice.take);
+        let is_sampled = |place: &usize| self.rows[*place].confirmed.is_none();
+        match self.sample.one_in {
+            1 => Vec::new(),
+            _ => taken.filter(is_sampled).collect(),
+        }
     }
 
     /// Whether a combination is on the front of its level.

@@ -2,7 +2,7 @@
 
 use super::front::{GOALS, space_line};
 use super::scatter::scatter;
-use super::table::level;
+use super::table::{confirmed, level};
 use super::{Advice, Plan, Tried};
 use crate::report::html::{escape, prose};
 use crate::report::page::{document, table};
@@ -81,6 +81,10 @@ fn section(plan: &Plan, advice: &Advice) -> String {
         Some(Tried::Measured(figures)) => space_line(figures),
         _ => String::new(),
     };
+    let whole = match &take.confirmed {
+        Some(tried) => format!("<p>{}</p>", escape(&confirmed(tried))),
+        None => String::new(),
+    };
     let reasons: String = advice
         .reasons
         .iter()
@@ -96,7 +100,7 @@ fn section(plan: &Plan, advice: &Advice) -> String {
     let heading = level.get(..1).map_or(String::new(), str::to_uppercase)
         + level.get(1..).unwrap_or_default();
     format!(
-        "<h3>{heading}</h3>\n<div class=\"advice\"><p>take <b>{}</b></p><p class=\"faint\">{space}</p></div>\n\
+        "<h3>{heading}</h3>\n<div class=\"advice\"><p>take <b>{}</b></p><p class=\"faint\">{space}</p>{whole}</div>\n\
          <ul>\n{reasons}</ul>\n<pre>{commands}</pre>\n{}",
         escape(&take.combination.to_string()),
         table(&plan.grid(&advice.front, &mark))

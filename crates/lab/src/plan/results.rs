@@ -1,8 +1,8 @@
 //! What was tried so far, in a file: a run that ends early goes on from it, and those of several computers are merged.
 //!
 //! # Layout
-//! Lines of JSON. The first is the [`Header`]; each of the others is a combination's place in the request, and how it
-//! was tried.
+//! Lines of JSON. The first is the [`Header`]; each of the others is a combination's place in the request, how it
+//! was tried, and whether with all files instead of the sample.
 //!
 //! # Crash argument
 //! A line is appended and synced when its combination is done. A line without an end was not written whole: it is cut
@@ -65,6 +65,8 @@ impl Header {
 struct Line {
     place: usize,
     tried: Tried,
+    #[serde(default)]
+    whole: bool,
 }
 
 /// A header, and combinations by their place.
@@ -74,6 +76,8 @@ pub struct Results {
     pub header: Header,
     /// How each was tried.
     pub tried: BTreeMap<usize, Tried>,
+    /// How some were tried with all files.
+    pub confirmed: BTreeMap<usize, Tried>,
 }
 
 impl Results {
@@ -100,7 +104,7 @@ impl Results {
         };
         let header: Header = serde_json::from_str(first).map_err(wrong)?;
         let count = header.request.combinations().len();
-        let mut tried = BTreeMap::new();
+        let (mut tried, mut confirmed) = (BTreeMap::new(), BTreeMap::new());
         for line in lines {
             let line: Line = serde_json::from_str(line).map_err(wrong)?;
             if line.place >= count {
@@ -109,9 +113,17 @@ impl Results {
                     line.place
                 )));
             }
-            tried.insert(line.place, line.tried);
+            match line.whole {
+                true => confirmed.insert(line.place, line.tried),
+                false => tried.insert(line.place, line.tried),
+            };
         }
-        Ok((Some(Results { header, tried }), length))
+        let results = Results {
+            header,
+            tried,
+            confirmed,
+        };
+        Ok((Some(results), length))
     }
 
     /// All of several files.
@@ -129,6 +141,7 @@ impl Results {
                 return Err(Error::invalid(format!("{}: {text}", path.display())));
             }
             all.tried.extend(more.tried);
+            all.confirmed.extend(more.confirmed);
         }
         all.header.shard = Shard::WHOLE;
         Ok(all)
@@ -194,7 +207,23 @@ impl Journal {
     /// # Errors
     /// When it cannot be written.
     pub fn add(&self, place: usize, tried: Tried) -> Result<()> {
-        self.append(&Line { place, tried })
+        self.append(&Line {
+            place,
+            tried,
+            whole: false,
+        })
+    }
+
+    /// Adds how one was tried with all files.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn confirm(&self, place: usize, tried: Tried) -> Result<()> {
+        self.append(&Line {
+            place,
+            tried,
+            whole: true,
+        })
     }
 
     fn cut(&self, length: u64) -> Result<()> {

@@ -29,6 +29,26 @@ pub(super) fn time(timed: &Timed) -> String {
     }
 }
 
+/// What a combination takes with all files, in a line.
+pub(super) fn confirmed(tried: &Tried) -> String {
+    let Tried::Measured(figures) = tried else {
+        return "with all files: no room".to_owned();
+    };
+    let mut parts = vec![format!("with all files: {}", space_line(figures))];
+    let times = [
+        ("copy", Some(&figures.copy)),
+        ("list", Some(&figures.walk)),
+        ("read", Some(&figures.read)),
+        ("scrub", Some(&figures.scrub)),
+        ("replace", figures.replace.as_ref()),
+    ];
+    let times = times
+        .into_iter()
+        .filter_map(|(name, timed)| timed.map(|timed| format!("{name} {}", time(timed))));
+    parts.extend(times);
+    parts.join(", ")
+}
+
 /// `may lose 1 drive`
 pub(super) fn level(advice: &Advice) -> String {
     match advice.redundancy {
@@ -168,6 +188,9 @@ impl Plan {
                 text.push_str(&format!(": {}", space_line(figures)));
             }
             text.push('\n');
+            if let Some(tried) = &take.confirmed {
+                text.push_str(&format!("  {}\n", confirmed(tried)));
+            }
             for reason in &advice.reasons {
                 text.push_str(&format!("  {reason}\n"));
             }
