@@ -4,13 +4,14 @@ use super::bench::Bench;
 use super::step::{Kind, Step};
 use super::{
     checkpoints, cloning, cuts, datasets, devices, expansion, faults, files, full, growth,
-    identity, plain, removal, scans, spares, suspension, sweeps,
+    identity, plain, removal, rewriting, scans, spares, suspension, sweeps,
 };
 
 /// Every kind of step, by the module that does it.
-pub(super) const KINDS: [&[Kind]; 17] = [
+pub(super) const KINDS: [&[Kind]; 18] = [
     files::KINDS,
     cloning::KINDS,
+    rewriting::KINDS,
     datasets::KINDS,
     plain::KINDS,
     scans::KINDS,

@@ -118,7 +118,8 @@ impl Bench {
         }
     }
 
-    fn any_file(&self, head: &str, dice: &mut Dice) -> Option<ObjectId> {
+    /// A file with something in it.
+    pub(super) fn any_file(&self, head: &str, dice: &mut Dice) -> Option<ObjectId> {
         let files = self.world.heads[head].fs.files();
         let files = files.filter(|(_, file)| file.is_regular() && !file.data.is_empty());
         let files: Vec<ObjectId> = files.map(|(id, _)| id).collect();

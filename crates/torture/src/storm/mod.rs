@@ -39,6 +39,7 @@ mod plain;
 mod plan;
 mod reduce;
 mod removal;
+mod rewriting;
 mod run;
 mod scans;
 mod script;
