@@ -216,7 +216,11 @@ impl Folder {
 /// # Errors
 /// What the file system says.
 pub(crate) fn check_report(file: &Path) -> Result<()> {
-    let is_new = !file.exists();
+    // A pipe would end for its reader.
+    if fs::metadata(file).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        return Ok(());
+    }
+    let is_new = fs::symlink_metadata(file).is_err();
     let opened = fs::OpenOptions::new().append(true).create(true).open(file);
     let checked = opened.and_then(|_| {
         if is_new {
