@@ -69,7 +69,7 @@ impl Class {
     #[doc(alias = "metaslab_class_balance")]
     pub(crate) fn balance(&self) {
         let stats: Vec<SpaceStats> = self.groups.iter().map(|g| self.usage_of(g)).collect();
-        let whole = total(&stats);
+        let whole = total(stats.iter().copied());
         let disks: u64 = self.groups.iter().map(|g| g.geometry.data_disks).sum();
         let average = ALIQUOT * disks.max(1) / (self.groups.len() as u64).max(1);
         let mut rotor = self.rotor.lock();
@@ -82,8 +82,7 @@ impl Class {
 
     /// Without the fragmentation.
     pub(crate) fn usage(&self) -> SpaceStats {
-        let all: Vec<SpaceStats> = self.groups.iter().map(|g| self.usage_of(g)).collect();
-        total(&all)
+        total(self.groups.iter().map(|group| self.usage_of(group)))
     }
 
     pub(crate) fn stats(&self) -> SpaceStats {
@@ -91,8 +90,7 @@ impl Class {
             fragmentation: group.stats().fragmentation,
             ..self.usage_of(group)
         };
-        let all: Vec<SpaceStats> = self.groups.iter().map(of).collect();
-        total(&all)
+        total(self.groups.iter().map(of))
     }
 
     fn usage_of(&self, group: &Group) -> SpaceStats {
@@ -130,9 +128,9 @@ fn stride(average: u64, one: &SpaceStats, whole: &SpaceStats, count: u64) -> u64
 }
 
 /// `metaslab_class_fragmentation` weighs vdevs by their space.
-pub(crate) fn total(all: &[SpaceStats]) -> SpaceStats {
+pub(crate) fn total(all: impl Iterator<Item = SpaceStats>) -> SpaceStats {
     let mut sum = SpaceStats::default();
-    let (mut weighted, mut known) = (0u128, !all.is_empty());
+    let (mut weighted, mut known) = (0u128, true);
     for one in all {
         sum.alloc += one.alloc;
         sum.deferred += one.deferred;
@@ -163,7 +161,7 @@ mod tests {
 
     #[test]
     fn equal_vdevs_get_equal_strides() {
-        let whole = total(&[stats(1 << 30, 1 << 20), stats(1 << 30, 1 << 20)]);
+        let whole = total([stats(1 << 30, 1 << 20); 2].into_iter());
         assert_eq!(
             stride(ALIQUOT, &stats(1 << 30, 1 << 20), &whole, 2),
             ALIQUOT
@@ -173,7 +171,7 @@ mod tests {
     #[test]
     fn the_emptier_vdev_gets_the_longer_stride() {
         let (full, empty) = (stats(1 << 30, 3 << 28), stats(1 << 30, 1 << 28));
-        let whole = total(&[full, empty]);
+        let whole = total([full, empty].into_iter());
         assert_eq!(stride(ALIQUOT, &full, &whole, 2), ALIQUOT / 2);
         assert_eq!(stride(ALIQUOT, &empty, &whole, 2), ALIQUOT * 3 / 2);
     }

@@ -306,7 +306,7 @@ impl Metaslabs {
         let topology = self.topology.read();
         let groups = topology.class(AllocClass::Normal).groups.iter();
         let passive = groups.filter(|group| !group.is_allocatable());
-        total(&passive.map(|group| group.usage()).collect::<Vec<_>>())
+        total(passive.map(|group| group.usage()))
     }
 
     /// The metaslab that a segment is in.
@@ -450,7 +450,7 @@ impl Metaslabs {
         let topology = self.topology.read();
         let data = DATA_CLASSES.map(|class| topology.class(class).usage());
         let logs = EMBEDDED_LOGS.map(|class| topology.embedded_log(class).usage());
-        total(&[&data[..], &logs].concat())
+        total(data.into_iter().chain(logs))
     }
 
     /// What the vdevs of a class set aside for log blocks.

@@ -2,7 +2,8 @@
 //!
 //! # What it is
 //! A thread that answers another one at once is best on its processor: that one waits meanwhile, and neither has to
-//! wake a processor that sleeps. [`stay_on`] puts the calling thread there.
+//! wake a processor that sleeps. [`stay_on`] puts the calling thread there. The threads of a simulation are of this kind;
+//! where they are, the simulation decides (`sim/place.rs`).
 //!
 //! # Invariants
 //! 1. A thread that is started by one that stays on a processor may run anywhere.
@@ -11,12 +12,13 @@
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::{parallelism, sim};
 
 thread_local! {
-    static STAYS: Cell<bool> = const { Cell::new(false) };
+    /// The only processor that this thread runs on.
+    static STAYS_ON: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// Where threads of this process may run.
@@ -25,9 +27,11 @@ static ANYWHERE: OnceLock<Option<CpuSet>> = OnceLock::new();
 /// Lets the calling thread run on one processor only, or, with `None`, on any again. Returns whether that is so; it is
 /// not in a simulation, and for processors that the process may not use.
 pub fn stay_on(processor: Option<usize>) -> bool {
-    if sim::is_simulated() {
-        return false;
-    }
+    !sim::is_simulated() && put(processor)
+}
+
+/// [`stay_on`], in a simulation, too.
+fn put(processor: Option<usize>) -> bool {
     // Counted before this thread has fewer.
     let _ = parallelism();
     let anywhere = ANYWHERE.get_or_init(|| sched_getaffinity(None).ok());
@@ -45,17 +49,29 @@ pub fn stay_on(processor: Option<usize>) -> bool {
     };
     let is_done = sched_setaffinity(None, &set).is_ok();
     if is_done {
-        STAYS.set(processor.is_some());
+        STAYS_ON.set(processor);
     }
     is_done
 }
 
+/// Lets the calling thread run where `processor` says, unless it does already.
+pub(crate) fn move_to(processor: Option<usize>) {
+    if STAYS_ON.get() != processor {
+        put(processor);
+    }
+}
+
+/// The processor that the calling thread runs on.
+pub(crate) fn here() -> usize {
+    sched_getcpu()
+}
+
 /// What a thread does that the calling one starts: `f`, on any processor.
 pub(crate) fn anywhere<T>(f: impl FnOnce() -> T) -> impl FnOnce() -> T {
-    let stays = STAYS.get();
+    let stays = STAYS_ON.get().is_some();
     move || {
         if stays {
-            stay_on(None);
+            put(None);
         }
         f()
     }

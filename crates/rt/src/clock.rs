@@ -31,8 +31,13 @@ pub fn now_ns() -> u64 {
     if sim::is_simulated() {
         sim::with_current(sim::Context::now_ns).unwrap_or_default()
     } else {
-        saturating_ns(started().elapsed())
+        real_ns()
     }
+}
+
+/// [`now_ns`] of this computer, in a simulation, too.
+pub(crate) fn real_ns() -> u64 {
+    saturating_ns(started().elapsed())
 }
 
 /// The time of day; in a simulation [`SIMULATED_EPOCH_SECS`] plus [`now_ns`] plus the steps of

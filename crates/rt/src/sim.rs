@@ -21,6 +21,7 @@
 //! thread instead (or, if it is unwinding already, returns, or falls back to the real operation).
 
 mod door;
+mod place;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -31,11 +32,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::affinity;
 use crate::processor::{Cores, Processor};
 use crate::thread::Payload;
 pub use door::{Door, close_door, open_door, outside};
+use place::Place;
 pub(crate) use schedule::{Callback, Wait, WaitKey};
-use schedule::{Clock, Decision, Schedule, Slot, TaskId};
+use schedule::{Decision, Glance, Schedule, Slot, TaskId};
 
 /// How a simulation runs.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +93,7 @@ pub fn simulate_with<T: Send>(options: SimOptions, f: impl FnOnce() -> T + Send)
             value
         }))
     };
+    affinity::move_to(None);
     match result {
         Ok(value) => {
             if let Some(report) = sim.schedule().unjoined_panic() {
@@ -139,8 +143,18 @@ fn current_slow() -> Option<Context> {
         .flatten()
 }
 
-/// Calls `f`, which must not wait, with what [`current`] returns, if that is anything.
+/// Calls `f`, which must not go [`outside`], with what [`current`] returns, if that is anything.
+#[inline]
 pub(crate) fn with_current<R>(f: impl FnOnce(&Context) -> R) -> Option<R> {
+    if is_simulated() {
+        with_current_slow(f)
+    } else {
+        None
+    }
+}
+
+#[cold]
+fn with_current_slow<R>(f: impl FnOnce(&Context) -> R) -> Option<R> {
     CONTEXT
         .try_with(|context| context.borrow().as_ref().map(f))
         .ok()
@@ -176,7 +190,8 @@ struct Aborted;
 
 pub(crate) struct Sim {
     schedule: Mutex<Schedule>,
-    clock: Arc<Clock>,
+    glance: Arc<Glance>,
+    place: Place,
     /// Threads in `Wait::Lock`: releasing a lock costs nothing while there are none.
     lock_waiters: AtomicUsize,
     aborted: AtomicBool,
@@ -187,7 +202,8 @@ impl Sim {
     fn new(options: SimOptions) -> Self {
         let schedule = Schedule::new(options);
         Sim {
-            clock: schedule.clock(),
+            glance: schedule.glance(),
+            place: Place::new(),
             schedule: Mutex::new(schedule),
             lock_waiters: AtomicUsize::new(0),
             aborted: AtomicBool::new(false),
@@ -229,7 +245,7 @@ impl Sim {
         };
         let os_slot = Arc::clone(slot);
         let body = move || {
-            os_slot.wait();
+            context.sim.wait_for_baton(&os_slot);
             let entered = Entered::new(context.clone());
             let result = catch_unwind(AssertUnwindSafe(|| {
                 context.is_aborted();
@@ -245,10 +261,16 @@ impl Sim {
         if let Some(bytes) = stack_bytes {
             thread = thread.stack_size(bytes);
         }
-        let os = thread.spawn(body);
+        let os = thread.spawn(affinity::anywhere(body));
         let os = os.unwrap_or_else(|e| panic!("no thread for {name}: {e}"));
         slot.belongs_to(os.thread().clone());
         handle
+    }
+
+    /// Parks the calling thread until it is given the baton.
+    fn wait_for_baton(&self, slot: &Slot) {
+        slot.wait();
+        self.place.follow();
     }
 
     /// Gives the threads of an aborted simulation a few real seconds to unwind.
@@ -271,7 +293,7 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn now_ns(&self) -> u64 {
-        self.sim.clock.now_ns()
+        self.sim.glance.now_ns()
     }
 
     /// `now_ns`, and by how many seconds the time of day was set forward.
@@ -362,10 +384,11 @@ impl Context {
 
     /// Hands the baton to the next thread and waits until it comes back.
     fn pass_baton<'a>(&'a self, mut schedule: MutexGuard<'a, Schedule>) {
+        let mut next_slot = None;
         loop {
             match schedule.choose_next() {
                 Decision::Run(next) if next == self.me => return,
-                Decision::Run(next) => schedule.slot(next).release(),
+                Decision::Run(next) => next_slot = Some(schedule.slot(next)),
                 Decision::Call(f) => {
                     drop(schedule);
                     self.call(f);
@@ -383,8 +406,12 @@ impl Context {
             break;
         }
         let slot = schedule.slot(self.me);
+        // The next thread, which may run before this line is left, wants the lock at once.
         drop(schedule);
-        slot.wait();
+        if let Some(next) = next_slot {
+            next.release();
+        }
+        self.sim.wait_for_baton(&slot);
     }
 
     /// Runs the function of a timer; its panic ends the simulation.
@@ -413,7 +440,7 @@ impl Context {
 
     /// Yields once in [`SimOptions::preempt_one_in`] calls, at random.
     pub(crate) fn maybe_preempt(&self) {
-        if self.is_aborted() || IN_CALLBACK.get() {
+        if self.is_aborted() || !self.sim.glance.can_others_run() || IN_CALLBACK.get() {
             return;
         }
         let mut schedule = self.sim.schedule();
@@ -469,7 +496,11 @@ impl Context {
     fn give_up_baton<'a>(&'a self, mut schedule: MutexGuard<'a, Schedule>) {
         while !self.sim.is_aborted() {
             match schedule.choose_next() {
-                Decision::Run(next) => schedule.slot(next).release(),
+                Decision::Run(next) => {
+                    let next = schedule.slot(next);
+                    drop(schedule);
+                    next.release();
+                }
                 Decision::Call(f) => {
                     drop(schedule);
                     let entered = Entered::new(self.clone());

@@ -35,13 +35,6 @@ fn acquire<G>(
 /// Tells a simulation that a lock is free. In real time, which pays for every lock, it is one comparison.
 #[inline]
 fn released(address: usize) {
-    if sim::is_simulated() {
-        released_simulated(address);
-    }
-}
-
-#[cold]
-fn released_simulated(address: usize) {
     sim::with_current(|context| context.wake_lock(WaitKey::Lock(address)));
 }
 
@@ -74,10 +67,9 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits until the lock is free, and takes it.
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        let inner = match sim::current() {
-            None => self.0.lock(),
-            Some(context) => self.lock_simulated(&context, Location::caller()),
-        };
+        let at = Location::caller();
+        let simulated = sim::with_current(|context| self.lock_simulated(context, at));
+        let inner = simulated.unwrap_or_else(|| self.0.lock());
         MutexGuard {
             mutex: self,
             inner: Some(inner),
@@ -192,12 +184,10 @@ impl<T: ?Sized> RwLock<T> {
     /// Waits until there is no writer, and takes the lock for reading.
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        let inner = match sim::current() {
-            None => self.0.read(),
-            Some(context) => acquire(&context, self.wait(), Location::caller(), || {
-                self.0.try_read()
-            }),
-        };
+        let at = Location::caller();
+        let simulated =
+            sim::with_current(|context| acquire(context, self.wait(), at, || self.0.try_read()));
+        let inner = simulated.unwrap_or_else(|| self.0.read());
         RwLockReadGuard {
             lock: self,
             inner: Some(inner),
@@ -207,12 +197,10 @@ impl<T: ?Sized> RwLock<T> {
     /// Waits until there is no reader or writer, and takes the lock for writing.
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        let inner = match sim::current() {
-            None => self.0.write(),
-            Some(context) => acquire(&context, self.wait(), Location::caller(), || {
-                self.0.try_write()
-            }),
-        };
+        let at = Location::caller();
+        let simulated =
+            sim::with_current(|context| acquire(context, self.wait(), at, || self.0.try_write()));
+        let inner = simulated.unwrap_or_else(|| self.0.write());
         RwLockWriteGuard {
             lock: self,
             inner: Some(inner),

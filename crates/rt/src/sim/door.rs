@@ -15,6 +15,8 @@
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::{Arc, MutexGuard, mpsc};
 
+use crate::affinity;
+
 use super::schedule::{Decision, Schedule, Slot};
 use super::{Context, Entered, Sim, current};
 
@@ -95,13 +97,14 @@ impl Context {
         self.give_up_baton(schedule);
         let value = {
             let _left = Entered::leave();
+            affinity::move_to(None);
             catch_unwind(AssertUnwindSafe(f))
         };
         let mut schedule = self.sim.schedule();
         let slot = schedule.slot(self.me);
         schedule.come_back(self.me);
         wake(schedule);
-        slot.wait();
+        self.sim.wait_for_baton(&slot);
         self.is_aborted();
         value.unwrap_or_else(|payload| resume_unwind(payload))
     }

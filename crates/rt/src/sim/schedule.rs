@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fmt;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
@@ -141,18 +141,28 @@ pub(super) enum Decision {
     Deadlock(String),
 }
 
-/// The simulated time, which only the schedule sets: to be read without its lock.
+/// What the running thread may know of the schedule without its lock; only the schedule sets it.
 #[derive(Debug)]
-pub(super) struct Clock(AtomicU64);
+pub(super) struct Glance {
+    now_ns: AtomicU64,
+    /// The length of `Schedule::runnable`.
+    runnable: AtomicUsize,
+}
 
-impl Clock {
+impl Glance {
+    /// The simulated time.
     pub(super) fn now_ns(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.now_ns.load(Ordering::Relaxed)
+    }
+
+    /// Whether other threads than the running one could run now.
+    pub(super) fn can_others_run(&self) -> bool {
+        self.runnable.load(Ordering::Relaxed) > 0
     }
 }
 
 pub(super) struct Schedule {
-    clock: Arc<Clock>,
+    glance: Arc<Glance>,
     /// Seconds by which the time of day was set forward; negative: back.
     pub(super) wall_stepped_secs: i64,
     /// The source of the simulated program's randomness.
@@ -190,7 +200,10 @@ impl Schedule {
         slot.belongs_to(std::thread::current());
         let mut seeds = seeded(options.seed);
         Schedule {
-            clock: Arc::new(Clock(AtomicU64::new(options.start_ns))),
+            glance: Arc::new(Glance {
+                now_ns: AtomicU64::new(options.start_ns),
+                runnable: AtomicUsize::new(0),
+            }),
             wall_stepped_secs: 0,
             random: seeded(seeds.next_u64()),
             choices: seeded(seeds.next_u64()),
@@ -330,6 +343,12 @@ impl Schedule {
     fn make_runnable(&mut self, id: TaskId) {
         self.tasks[id.0].state = State::Runnable;
         self.runnable.push(id);
+        self.note_runnable();
+    }
+
+    fn note_runnable(&self) {
+        let runnable = self.runnable.len();
+        self.glance.runnable.store(runnable, Ordering::Relaxed);
     }
 
     pub(super) fn add_callback(&mut self, when: u64, f: Callback) {
@@ -343,13 +362,13 @@ impl Schedule {
         self.callbacks.drain().map(|Reverse(call)| call.f).collect()
     }
 
-    pub(super) fn clock(&self) -> Arc<Clock> {
-        Arc::clone(&self.clock)
+    pub(super) fn glance(&self) -> Arc<Glance> {
+        Arc::clone(&self.glance)
     }
 
     /// Moves the clock, which never goes back.
     fn advance_to(&self, ns: u64) {
-        self.clock.0.fetch_max(ns, Ordering::Relaxed);
+        self.glance.now_ns.fetch_max(ns, Ordering::Relaxed);
     }
 
     /// Moves the clock to `deadline` if no thread can run and nothing is due by then; returns whether
@@ -368,7 +387,7 @@ impl Schedule {
     /// The next timer function, if it is due before any thread can run; moves the clock to it.
     fn next_callback(&mut self) -> Option<Callback> {
         let when = self.callbacks.peek()?.0.when;
-        if when > self.clock.now_ns() {
+        if when > self.glance.now_ns() {
             let thread_due = self.timers.first().map(|(due, _)| *due);
             if !self.runnable.is_empty()
                 || !self.may_time_pass()
@@ -395,6 +414,7 @@ impl Schedule {
         }
         let at = self.choices.index(self.runnable.len());
         let next = self.runnable.swap_remove(at);
+        self.note_runnable();
         self.tasks[next.0].state = State::Running;
         Decision::Run(next)
     }
@@ -405,12 +425,12 @@ impl Schedule {
         let Some((deadline, _)) = self.timers.first().copied() else {
             return false;
         };
-        if deadline > self.clock.now_ns() && !self.may_time_pass() {
+        if deadline > self.glance.now_ns() && !self.may_time_pass() {
             return false;
         }
         self.advance_to(deadline);
         while let Some((due, id)) = self.timers.first().copied() {
-            if due > self.clock.now_ns() {
+            if due > self.glance.now_ns() {
                 break;
             }
             self.wake(id);
@@ -502,7 +522,7 @@ impl Schedule {
     }
 
     fn report(&self) -> String {
-        let mut report = format!("deadlock in the simulation at {} ns:", self.clock.now_ns());
+        let mut report = format!("deadlock in the simulation at {} ns:", self.glance.now_ns());
         for task in &self.tasks {
             let line = match &task.state {
                 State::Blocked { wait, at, .. } => {

@@ -372,3 +372,36 @@ fn time_passes_only_while_a_guest_is_in() {
     // 1,000 + 500 ns, and what the two took: 3,000 to 6,000 ns.
     assert!((45..=77).contains(&ticks), "{ticks}");
 }
+
+#[test]
+fn threads_that_pass_the_baton_run_on_one_processor_and_leave_it_at_the_end() {
+    let processors_of_this_thread = || {
+        let set = rustix::thread::sched_getaffinity(None).unwrap();
+        (0..rustix::thread::CpuSet::MAX_CPU)
+            .filter(|processor| set.is_set(*processor))
+            .collect::<Vec<_>>()
+    };
+    let before = processors_of_this_thread();
+    let seen = simulate(5, move || {
+        let passes = move || {
+            let mut seen = Vec::new();
+            // Longer than they stay anywhere.
+            while seen.len() < 2_000 {
+                yield_now();
+                seen.push(processors_of_this_thread());
+            }
+            seen
+        };
+        let other = spawn("other", passes);
+        let mut seen = passes();
+        seen.extend(other.join());
+        seen
+    });
+    assert!(seen.iter().any(|processors| processors.len() == 1));
+    assert!(
+        seen.iter()
+            .all(|processors| processors.len() == 1 || *processors == before),
+        "they stay on one, or are loose"
+    );
+    assert_eq!(processors_of_this_thread(), before);
+}
