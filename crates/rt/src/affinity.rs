@@ -2,8 +2,8 @@
 //!
 //! # What it is
 //! A thread that answers another one at once is best on its processor: that one waits meanwhile, and neither has to
-//! wake a processor that sleeps. [`stay_on`] puts the calling thread there. The threads of a simulation are of this kind;
-//! where they are, the simulation decides (`sim/place.rs`).
+//! wake a processor that sleeps. [`stay_on`] puts the calling thread there. The threads of a simulation are
+//! of this kind; where they are, the simulation decides (`sim/affinity.rs`).
 //!
 //! # Invariants
 //! 1. A thread that is started by one that stays on a processor may run anywhere.

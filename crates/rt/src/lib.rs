@@ -35,7 +35,7 @@
 //! # Concurrency
 //! The scheduler's own state is behind one plain mutex, which is never held while a thread waits
 //! for the baton. The baton is a flag per thread, followed by an unpark. All threads of a simulation run on one
-//! processor, where that costs least (`sim/place.rs`).
+//! processor, where that costs least (`sim/affinity.rs`).
 //!
 //! # Why not simpler
 //! Async code could be simulated without threads, but then everything above, up to the file

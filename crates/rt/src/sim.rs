@@ -20,8 +20,8 @@
 //! are. They are all released at once, and every call into `rt` that would wait unwinds the calling
 //! thread instead (or, if it is unwinding already, returns, or falls back to the real operation).
 
+mod affinity;
 mod door;
-mod place;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -32,11 +32,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::affinity;
+use crate::affinity::{anywhere, move_to};
 use crate::processor::{Cores, Processor};
 use crate::thread::Payload;
+use affinity::JointAffinity;
 pub use door::{Door, close_door, open_door, outside};
-use place::Place;
 pub(crate) use schedule::{Callback, Wait, WaitKey};
 use schedule::{Decision, Glance, Schedule, Slot, TaskId};
 
@@ -93,7 +93,7 @@ pub fn simulate_with<T: Send>(options: SimOptions, f: impl FnOnce() -> T + Send)
             value
         }))
     };
-    affinity::move_to(None);
+    move_to(None);
     match result {
         Ok(value) => {
             if let Some(report) = sim.schedule().unjoined_panic() {
@@ -191,7 +191,7 @@ struct Aborted;
 pub(crate) struct Sim {
     schedule: Mutex<Schedule>,
     glance: Arc<Glance>,
-    place: Place,
+    affinity: JointAffinity,
     /// Threads in `Wait::Lock`: releasing a lock costs nothing while there are none.
     lock_waiters: AtomicUsize,
     aborted: AtomicBool,
@@ -203,7 +203,7 @@ impl Sim {
         let schedule = Schedule::new(options);
         Sim {
             glance: schedule.glance(),
-            place: Place::new(),
+            affinity: JointAffinity::new(),
             schedule: Mutex::new(schedule),
             lock_waiters: AtomicUsize::new(0),
             aborted: AtomicBool::new(false),
@@ -261,7 +261,7 @@ impl Sim {
         if let Some(bytes) = stack_bytes {
             thread = thread.stack_size(bytes);
         }
-        let os = thread.spawn(affinity::anywhere(body));
+        let os = thread.spawn(anywhere(body));
         let os = os.unwrap_or_else(|e| panic!("no thread for {name}: {e}"));
         slot.belongs_to(os.thread().clone());
         handle
@@ -270,7 +270,7 @@ impl Sim {
     /// Parks the calling thread until it is given the baton.
     fn wait_for_baton(&self, slot: &Slot) {
         slot.wait();
-        self.place.follow();
+        self.affinity.follow();
     }
 
     /// Gives the threads of an aborted simulation a few real seconds to unwind.

@@ -15,7 +15,7 @@
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::{Arc, MutexGuard, mpsc};
 
-use crate::affinity;
+use crate::affinity::move_to;
 
 use super::schedule::{Decision, Schedule, Slot};
 use super::{Context, Entered, Sim, current};
@@ -97,7 +97,7 @@ impl Context {
         self.give_up_baton(schedule);
         let value = {
             let _left = Entered::leave();
-            affinity::move_to(None);
+            move_to(None);
             catch_unwind(AssertUnwindSafe(f))
         };
         let mut schedule = self.sim.schedule();

@@ -1,15 +1,15 @@
 //! Where the threads of a simulation run: on one processor, all of them, since only one runs at a time.
 //!
 //! # Why
-//! A thread that is given the baton is woken by the one that had it. On another processor, that has slept since it last
-//! ran a thread, this takes some ten microseconds, and more in a virtual machine; on the same one it is a switch of threads. A
-//! simulation of drives passes the baton some 40,000 times a second.
+//! A thread that is given the baton is woken by the one that had it. On another processor, which has slept since it
+//! last ran a thread, this takes some ten microseconds, and more in a virtual machine; on the same one it is a switch of
+//! threads. A simulation of drives passes the baton some 40,000 times a second.
 //!
 //! # What it is
-//! No processor is chosen here. For a few passes of the baton the threads are *loose*, and run where the system puts
-//! them, which is where nothing else runs. Then they stay where the baton is, for a quarter of a second, after which they are
-//! loose again: something else may have come to run on that processor meanwhile. A thread learns of it when it is
-//! given the baton next.
+//! The system chooses the processor. For a few passes of the baton the threads are *loose*, and run where the system
+//! puts them, which is where nothing else runs. Then they stay where the baton is, for a quarter of a second, after
+//! which they are loose again: something else may have come to run on that processor meanwhile. A thread learns of
+//! it when it is given the baton next.
 //!
 //! # Concurrency
 //! Only the thread with the baton reads or writes it.
@@ -26,7 +26,7 @@ const STAY_NS: u64 = 250_000_000;
 /// No processor.
 const LOOSE: usize = usize::MAX;
 
-pub(super) struct Place {
+pub(super) struct JointAffinity {
     /// The processor to run on, or `LOOSE`.
     processor: AtomicUsize,
     passes: AtomicU32,
@@ -34,9 +34,9 @@ pub(super) struct Place {
     until_ns: AtomicU64,
 }
 
-impl Place {
+impl JointAffinity {
     pub(super) fn new() -> Self {
-        Place {
+        JointAffinity {
             processor: AtomicUsize::new(LOOSE),
             passes: AtomicU32::new(0),
             until_ns: AtomicU64::new(0),
