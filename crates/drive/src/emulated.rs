@@ -12,16 +12,15 @@
 //! 2. When a flush is done, every write that was done when it was submitted is on the medium.
 //! 3. Writes and trims take effect on the bytes in the order of submission, so overlapping queued
 //!    writes are never mixed up.
-//! 4. The model is advanced lazily: when a thread waits, when a timer fires, and before a power cut, a
+//! 4. The model is advanced lazily: with each command, when the timer fires, and before a power cut, a
 //!    save or a look at the statistics. Destaging in between is caught up with then.
 //!
 //! # Crash argument
 //! See `keep` for a program that dies, `power` for a loss of power.
 //!
 //! # Concurrency
-//! One lock, `state`, never held while waiting. A thread that waits for a command sleeps on a condition
-//! variable until the next command may be done; if that is another thread's command, it wakes that
-//! thread. Queued commands are completed by a timer. `DoneFn`s are called without the lock.
+//! One lock, `state`, never held while waiting. Commands are completed by one timer, which is set for the time at which
+//! the next may be done; a thread that waits for one is told by its `DoneFn`. `DoneFn`s are called without the lock.
 
 mod commands;
 mod keep;
@@ -36,7 +35,7 @@ use std::sync::{Arc, Weak};
 
 use base::{BlockBuf, Context, Error, ErrorKind, Result};
 use geom::{Bio, BioData, BioOp, DoneFn, Provider};
-use rt::{Condvar, Mutex};
+use rt::Mutex;
 use serde::Serialize;
 
 use crate::fault::{Fault, Faults};
@@ -120,8 +119,6 @@ pub struct Emulated {
     seed: u64,
     me: Weak<Emulated>,
     state: Mutex<State>,
-    /// Signalled when a command that a thread waits for is done.
-    answered: Condvar,
 }
 
 /// The shape that GEOM sees, and its place on the medium.
@@ -148,12 +145,8 @@ struct State {
     volatile: Volatile,
     in_flight: BTreeMap<u64, InFlight>,
     next_tag: u64,
-    /// Queued commands that are done and whose callbacks are due, without the lock.
+    /// Commands that are done and whose callbacks are due, without the lock.
     finished: Vec<(DoneFn, Result<BioData>)>,
-    /// Queued commands in flight.
-    queued: usize,
-    /// Threads waiting for a command.
-    waiting: usize,
     /// When the next timer is due.
     timer_at: Option<u64>,
     rewriting: Vec<Rewriting>,
@@ -182,16 +175,11 @@ struct InFlight {
     /// Byte offset on the medium.
     offset: u64,
     len: u64,
-    caller: Caller,
+    /// Whether `done` is given the bytes of a read.
+    gives_bytes: bool,
+    done: DoneFn,
     /// Its index in the trace.
     traced: Option<usize>,
-}
-
-enum Caller {
-    /// A waiting thread; holds the result once there is one.
-    Waits(Option<Result<()>>),
-    /// A function to call.
-    Calls(DoneFn),
 }
 
 impl Emulated {
@@ -239,7 +227,6 @@ impl Emulated {
             seed,
             me: me.clone(),
             state: Mutex::new(state),
-            answered: Condvar::new(),
         }))
     }
 
@@ -534,8 +521,6 @@ impl State {
             in_flight: BTreeMap::new(),
             next_tag,
             finished: Vec::new(),
-            queued: 0,
-            waiting: 0,
             timer_at: None,
             rewriting: Vec::new(),
             stuck,

@@ -1,6 +1,6 @@
-//! Commands: how they start, how time passes while a thread waits for them, how they end.
+//! Commands: how they start, how time passes meanwhile, how they end.
 
-use rt::MutexGuard;
+use rt::{MutexGuard, OneShot};
 
 use super::volatile::CachedWrite;
 use super::*;
@@ -53,12 +53,9 @@ impl Emulated {
                 len: part.len() as u64,
                 fua: false,
             };
-            let mut state = self.lock_in_time();
-            let tag = self.begin(&mut state, &request, None, Caller::Waits(None))?;
-            let (mut state, result) = self.wait_for(state, tag);
-            let result = result.and_then(|()| state.read(at + self.shape.shift_bytes, part));
-            self.unlock(state);
-            result.within(|| &self.name)?;
+            self.run(&request, None)?;
+            let read = self.state.lock().read(at + self.shape.shift_bytes, part);
+            read.within(|| &self.name)?;
             at += part.len() as u64;
         }
         transfer.end();
@@ -177,12 +174,15 @@ impl Emulated {
         usize::try_from(bytes).expect("some megabytes")
     }
 
+    /// Hands a command to the drive and waits until it is done.
     fn run(&self, request: &Request, bytes: Option<base::Buf>) -> Result<()> {
+        let end = Arc::new(OneShot::default());
+        let told = Arc::clone(&end);
+        let done = Box::new(move |result: Result<BioData>| told.give(result.map(|_| ())));
         let mut state = self.lock_in_time();
-        let tag = self.begin(&mut state, request, bytes, Caller::Waits(None))?;
-        let (state, result) = self.wait_for(state, tag);
+        self.begin(&mut state, request, bytes, false, done);
         self.unlock(state);
-        result
+        end.take()
     }
 
     pub(super) fn submit_bio(&self, bio: Bio) {
@@ -241,9 +241,8 @@ impl Emulated {
             _ => None,
         };
         let mut state = self.state.lock();
-        // `begin` reports a refusal through `finished`.
         let done = told_after(transfer, bio.done);
-        let _ = self.begin(&mut state, request, bytes, Caller::Calls(done));
+        self.begin(&mut state, request, bytes, true, done);
         self.unlock(state);
     }
 
@@ -265,15 +264,16 @@ impl Emulated {
         self.state.lock()
     }
 
-    /// Hands a command to the drive and applies its effect on the bytes. An error is returned to a waiting
-    /// caller; a callback gets it through `finished`.
+    /// Hands a command to the drive and applies its effect on the bytes. A refusal goes to `done`, too;
+    /// `gives_bytes` if that wants what is read.
     fn begin(
         &self,
         state: &mut MutexGuard<'_, State>,
         request: &Request,
         bytes: Option<base::Buf>,
-        caller: Caller,
-    ) -> Result<u64> {
+        gives_bytes: bool,
+        done: DoneFn,
+    ) {
         let state = &mut **state;
         let now = state.now();
         let tag = state.next_tag;
@@ -285,11 +285,7 @@ impl Emulated {
                 .within(|| &self.name)
         });
         if let Err(error) = admitted {
-            if let Caller::Calls(done) = caller {
-                let copy = Error::new(error.kind(), error.context());
-                state.finished.push((done, Err(copy)));
-            }
-            return Err(error);
+            return state.finished.push((done, Err(error)));
         }
         state.next_tag += 1;
         let sector = self.shape.drive_sector;
@@ -301,17 +297,16 @@ impl Emulated {
             fua: request.fua,
         };
         state.timing.submit(now, command);
-        state.queued += usize::from(matches!(caller, Caller::Calls(_)));
         let traced = self.note(state, &command, now);
         let flight = InFlight {
             kind: request.kind,
             offset,
             len: request.len,
-            caller,
+            gives_bytes,
+            done,
             traced,
         };
         state.in_flight.insert(tag, flight);
-        Ok(tag)
     }
 
     /// Whether the drive accepts a command at all.
@@ -377,33 +372,6 @@ impl Emulated {
         }
     }
 
-    /// Waits until a command is done, advancing the model.
-    fn wait_for<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        tag: u64,
-    ) -> (MutexGuard<'a, State>, Result<()>) {
-        loop {
-            let now = state.now();
-            self.catch_up(&mut state, now);
-            if let Some(result) = state.take_result(tag) {
-                return (state, result);
-            }
-            if !state.finished.is_empty() {
-                self.unlock(state);
-                state = self.state.lock();
-                continue;
-            }
-            let next = state.timing.next_done_at();
-            let next = next.unwrap_or_else(|| panic!("{}: command {tag} never ends", self.name));
-            if next > now {
-                state.waiting += 1;
-                self.answered.wait_timeout_ns(&mut state, next - now);
-                state.waiting -= 1;
-            }
-        }
-    }
-
     /// Advances the model to `now` and applies its events.
     pub(super) fn catch_up(&self, state: &mut MutexGuard<'_, State>, now: u64) {
         let state = &mut **state;
@@ -412,10 +380,9 @@ impl Emulated {
         }
         let mut events = std::mem::take(&mut state.events);
         state.timing.advance(now, &mut events);
-        let mut answered = false;
         for event in events.drain(..) {
             match event {
-                Event::Done { tag, at } => answered |= state.end(tag, at, &self.shape, &self.name),
+                Event::Done { tag, at } => state.end(tag, at, &self.shape, &self.name),
                 Event::Destaged { tag, .. } => state.destage(tag),
                 Event::Rewriting {
                     physical_lba,
@@ -435,15 +402,12 @@ impl Emulated {
             }
         }
         state.events = events;
-        if answered && state.waiting > 0 {
-            self.answered.notify_all();
-        }
     }
 
-    /// Releases the lock, calls the callbacks that are due, and sets the timer for the commands still queued.
+    /// Releases the lock, calls the callbacks that are due, and sets the timer for the commands still in flight.
     pub(super) fn unlock(&self, mut state: MutexGuard<'_, State>) {
-        if state.queued > 0
-            && state.has_power
+        if state.has_power
+            && !state.in_flight.is_empty()
             && let Some(next) = state.timing.next_done_at()
             && state.timer_at.is_none_or(|at| next < at)
         {
@@ -590,10 +554,10 @@ impl State {
         Ok(())
     }
 
-    /// Completes a command; returns whether a thread waits for it.
-    fn end(&mut self, tag: u64, at: u64, shape: &Shape, name: &str) -> bool {
-        let Some(flight) = self.in_flight.get_mut(&tag) else {
-            return false;
+    /// Completes a command.
+    fn end(&mut self, tag: u64, at: u64, shape: &Shape, name: &str) {
+        let Some(flight) = self.in_flight.remove(&tag) else {
+            return;
         };
         if let (Some(trace), Some(nth)) = (&mut self.trace, flight.traced)
             && let Some(entry) = trace.get_mut(nth)
@@ -610,18 +574,8 @@ impl State {
             CommandKind::Flush => result = self.end_flush(tag).within(|| name),
             CommandKind::Read | CommandKind::Trim => {}
         }
-        let flight = self.in_flight.get_mut(&tag).expect("seen just now");
-        if let Caller::Waits(answer) = &mut flight.caller {
-            *answer = Some(result);
-            return true;
-        }
-        let flight = self.in_flight.remove(&tag).expect("seen just now");
-        self.queued -= 1;
-        let Caller::Calls(done) = flight.caller else {
-            unreachable!("it does not wait");
-        };
         let result = result.and_then(|()| match flight.kind {
-            CommandKind::Read => {
+            CommandKind::Read if flight.gives_bytes => {
                 let len = usize::try_from(flight.len).expect("a command");
                 let mut bytes = BlockBuf::scratch(len);
                 self.read(flight.offset, &mut bytes).within(|| name)?;
@@ -630,8 +584,7 @@ impl State {
             _ => Ok(BioData::None),
         });
         debug_assert!(flight.offset + flight.len <= shape.medium_bytes);
-        self.finished.push((done, result));
-        false
+        self.finished.push((flight.done, result));
     }
 
     /// Makes the promise of a flush true. The mechanics have done so already, except that the media file
@@ -655,16 +608,5 @@ impl State {
             self.retry_stuck()?;
         }
         self.faults.save()
-    }
-
-    /// Takes the result of a command that a thread waits for.
-    fn take_result(&mut self, tag: u64) -> Option<Result<()>> {
-        let flight = self.in_flight.get_mut(&tag)?;
-        let Caller::Waits(answer) = &mut flight.caller else {
-            return None;
-        };
-        let result = answer.take()?;
-        self.in_flight.remove(&tag);
-        Some(result)
     }
 }

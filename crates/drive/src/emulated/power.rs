@@ -22,9 +22,6 @@ impl Emulated {
         let now = state.now();
         self.catch_up(&mut state, now);
         let result = self.lose_power(&mut state, now, seed);
-        if state.waiting > 0 {
-            self.answered.notify_all();
-        }
         self.unlock(state);
         result.within(|| &self.name)
     }
@@ -92,16 +89,9 @@ impl Emulated {
     /// Fails all commands in flight.
     fn end_all(&self, state: &mut State) {
         let error = || Error::new(ErrorKind::Io, format!("{}: no power", self.name));
-        for (tag, flight) in std::mem::take(&mut state.in_flight) {
-            match flight.caller {
-                Caller::Calls(done) => state.finished.push((done, Err(error()))),
-                Caller::Waits(_) => {
-                    let caller = Caller::Waits(Some(Err(error())));
-                    state.in_flight.insert(tag, InFlight { caller, ..flight });
-                }
-            }
+        for flight in std::mem::take(&mut state.in_flight).into_values() {
+            state.finished.push((flight.done, Err(error())));
         }
-        state.queued = 0;
     }
 
     /// Restores power: the drive starts with an empty cache.

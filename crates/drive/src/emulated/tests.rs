@@ -5,6 +5,8 @@ mod model;
 
 use std::path::Path;
 
+use rt::Condvar;
+
 use super::*;
 use crate::profile::Bus;
 

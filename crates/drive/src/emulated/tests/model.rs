@@ -2,6 +2,7 @@
 //! sector.
 
 use proptest::prelude::*;
+use rt::Condvar;
 
 use super::*;
 use crate::fault::Fault;
