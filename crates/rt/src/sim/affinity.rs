@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! A thread that is given the baton is woken by the one that had it. On another processor, which has slept since it
-//! last ran a thread, this takes some ten microseconds, and more in a virtual machine; on the same one it is a switch of
+//! last ran a thread, this takes some ten microseconds, more in a virtual machine; on the same one it is a switch of
 //! threads. A simulation of drives passes the baton some 40,000 times a second.
 //!
 //! # What it is
