@@ -11,7 +11,7 @@ use dsl::Deadlist;
 use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use geom::disk::OpenMode;
-use phys::{ObjectType, feature};
+use phys::{ObjectType, PropValue, feature};
 use ram::Memory;
 use spa::{Obstacle, Spa};
 use torture::hostile::{self, Image};
@@ -303,6 +303,9 @@ fn files_of_an_old_version_become_new_ones_when_they_are_changed() {
         drop(fs);
         upgrade(dsl, "old/fs").unwrap();
         upgrade(dsl, "old/fs").unwrap();
+        // A day after they were last read, reading the files would change them.
+        dsl.set_prop("old/fs", "atime", PropValue::Number(0))
+            .unwrap();
         spa.sync().unwrap();
 
         let fs = mount(dsl, "old/fs", false).unwrap();
