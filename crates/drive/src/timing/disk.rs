@@ -111,6 +111,15 @@ impl MediumEvent {
     }
 }
 
+/// The longest gap between ranges of one pass, in physical sectors: it passes under the head as soon as another pass
+/// could begin.
+fn near(mechanics: &Mechanics, profile: &Profile, disk: &DiskFigures) -> u64 {
+    let again_ns =
+        ns_of_ms(profile.cache.destage_turnaround_ms + disk.seek_min_ms + disk.write_settle_ms);
+    let track = mechanics.geometry.locate(0);
+    again_ns * track.per_track / mechanics.geometry.turn_ns()
+}
+
 /// A disk.
 #[derive(Debug)]
 pub(super) struct Disk {
@@ -129,7 +138,7 @@ pub(super) struct Disk {
     pub(super) age_limit_ns: u64,
     pub(super) idle_ns: u64,
     pub(super) destage_age_ns: u64,
-    /// Ranges at most this many logical sectors (a track) apart are written in one pass.
+    /// Ranges at most this many logical sectors apart are written in one pass.
     pub(super) near: u64,
     pub(super) state: DiskState,
     pub(super) runs: Vec<super::destage::Run>,
@@ -207,7 +216,7 @@ impl Disk {
             age_limit_ns: ns_of_ms(disk.age_limit_ms),
             idle_ns: ns_of_ms(cache.destage_idle_ms),
             destage_age_ns: ns_of_ms(cache.destage_age_ms),
-            near: mechanics.geometry.locate(0).per_track * per,
+            near: near(&mechanics, profile, disk) * per,
             mechanics,
             state,
             runs: Vec::new(),

@@ -128,6 +128,39 @@ pub(super) fn random_reads_take_a_seek_and_half_a_turn(
     Ok(())
 }
 
+/// Of the writes that wait in the cache the head takes the one that comes round soonest, as of the reads in a queue:
+/// random writes within a gigabyte take little longer than reads with a queue as deep as the writes to choose from.
+pub(super) fn cached_writes_are_chosen_from_as_queued_reads_are(
+    profile: &Arc<Profile>,
+    mutant: Option<Mutant>,
+) -> Verdict {
+    let disk = profile.disk.as_ref().ok_or("a disk is needed")?;
+    let aligned = 8 - profile.medium.lba_shift;
+    let mut random = 11;
+    let mut within_a_gigabyte = |kind: CommandKind, count: u64| -> Vec<Command> {
+        let mut one = |_| command(kind, aligned + splitmix64(&mut random) % (1 << 18) * 8, 8);
+        (0..count).map(&mut one).collect()
+    };
+    let cache = &profile.cache;
+    let mut queued = (**profile).clone();
+    queued.identify.queue_depth = cache.elevator_window;
+    queued.bridge = None;
+    let (count, held) = (4000, u64::from(cache.write_segments));
+    let reads = within_a_gigabyte(CommandKind::Read, count);
+    let mut timing = drive(&Arc::new(queued), 1, mutant);
+    let read_ns = closed_loop(&mut timing, cache.elevator_window as usize, &reads) / count;
+    let writes = within_a_gigabyte(CommandKind::Write, count + held);
+    let write_ns = closed_loop(&mut drive(profile, 1, mutant), 1, &writes) / count;
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let expected = ms(read_ns) + cache.destage_turnaround_ms + disk.write_settle_ms;
+    let (got, name) = (ms(write_ns), &profile.name);
+    hold!(
+        got <= 1.15 * expected,
+        "{name}: {got} ms for a write, {expected} expected"
+    );
+    Ok(())
+}
+
 /// A long stream passes at nearly the rate of its zone, and not above it.
 pub(super) fn streams_pass_at_the_rate_of_the_zone(
     profile: &Arc<Profile>,

@@ -250,6 +250,13 @@ fn streams_pass_at_the_rate_of_the_zone_on_every_disk_at_every_depth() {
 }
 
 #[test]
+fn cached_writes_are_chosen_from_as_queued_reads_are_on_every_disk() {
+    for profile in disks() {
+        laws::cached_writes_are_chosen_from_as_queued_reads_are(profile, None).unwrap();
+    }
+}
+
+#[test]
 fn nobody_starves_on_any_disk() {
     for profile in disks() {
         laws::nobody_starves(profile, None).unwrap();
