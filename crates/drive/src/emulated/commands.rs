@@ -406,19 +406,19 @@ impl Emulated {
 
     /// Releases the lock, calls the callbacks that are due, and sets the timer for the commands still in flight.
     pub(super) fn unlock(&self, mut state: MutexGuard<'_, State>) {
-        if state.has_power
-            && !state.in_flight.is_empty()
-            && let Some(next) = state.timing.next_done_at()
-            && state.timer_at.is_none_or(|at| next < at)
-        {
-            state.timer_at = Some(next);
-            let me = self.me.clone();
-            let when = next.saturating_sub(state.ahead_ns);
-            rt::at_ns(when, move || {
-                if let Some(me) = me.upgrade() {
-                    me.timer(next);
-                }
-            });
+        if state.has_power && !state.in_flight.is_empty() {
+            let next = state.timing.next_done_at();
+            let next = next.unwrap_or_else(|| panic!("{}: a command never ends", self.name));
+            if state.timer_at.is_none_or(|at| next < at) {
+                state.timer_at = Some(next);
+                let me = self.me.clone();
+                let when = next.saturating_sub(state.ahead_ns);
+                rt::at_ns(when, move || {
+                    if let Some(me) = me.upgrade() {
+                        me.timer(next);
+                    }
+                });
+            }
         }
         if state.finished.is_empty() {
             return;
