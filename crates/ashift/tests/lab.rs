@@ -349,19 +349,19 @@ fn cases(bench: &Bench, options: &str) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn a_bridge_that_passes_on_one_command_leaves_nothing_to_reorder() {
+fn a_drive_of_16_tb_is_as_fast_as_published_behind_a_bridge_that_leaves_nothing_to_reorder() {
     let bench = Bench::new();
-    let all = cases(&bench, "--set runs=1 --set seconds=1 diskmark-wd160edgz");
+    let all = cases(&bench, "diskmark-wd160edgz");
     let [usb, sata] = &all[..] else {
         panic!("{all:?}")
     };
-    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.1;
-    assert!(near(
-        figure(usb, "read RND Q32"),
-        figure(usb, "read RND Q1")
-    ));
+    let figures = usb["figures"].as_array().unwrap();
+    assert_eq!(figures.len(), 8);
+    for figure in figures {
+        let percent = figure["deviation_percent"].as_f64().unwrap();
+        assert!(percent.abs() <= 8.0, "{figure}");
+    }
     assert!(figure(sata, "read RND Q32") > 3.0 * figure(sata, "read RND Q1"));
-    assert!(near(figure(usb, "read SEQ Q8"), 216.0));
 }
 
 #[test]

@@ -190,10 +190,10 @@ impl RmwPolicy {
 pub struct CacheFigures {
     /// How partial physical sectors are written.
     pub rmw_policy: RmwPolicy,
-    /// Ranges that the read cache keeps.
+    /// Segments of the read cache; a range that it keeps takes as many as it is long.
     #[serde(default)]
     pub read_segments: u32,
-    /// The longest range of the read cache, read-ahead included.
+    /// The length of a segment of the read cache, which read-ahead fills.
     #[serde(default)]
     pub read_segment_kib: u32,
     /// Write cache: at most this much waits for the medium; 0: a write is done only when it is on the medium.
@@ -201,7 +201,7 @@ pub struct CacheFigures {
     /// At most this many separate ranges of writes wait.
     #[serde(default = "one")]
     pub write_segments: u32,
-    /// Adjacent writes are merged into one range up to this length.
+    /// Adjacent writes are merged into one range up to this length; a stream has room for two of them.
     #[serde(default = "one")]
     pub write_segment_kib: u32,
     /// At most this many ranges are written per pass over the medium; physical sectors, if one of them is partial.

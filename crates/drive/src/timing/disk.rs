@@ -201,7 +201,7 @@ impl Disk {
                 batch: cache.destage_batch as usize,
             },
             read_limits: ReadLimits {
-                segments: cache.read_segments as usize,
+                segments: u64::from(cache.read_segments),
                 sectors: kib(cache.read_segment_kib) / physical,
             },
             turnaround_ns: ns_of_ms(cache.destage_turnaround_ms),
@@ -384,12 +384,31 @@ impl Disk {
             if !room && !self.mechanics.is(Mutant::CacheIsBottomless) {
                 break;
             }
+            if self.full_stream(&queued.command).is_some() {
+                break;
+            }
+            let s = &mut self.state;
             s.writes.pop_front();
             s.incoming += 1;
             s.incoming_sectors = all;
             let bytes = self.bytes(&queued.command);
             self.transfer(now, queued, bytes);
         }
+    }
+
+    /// Where the stream begins that this write goes on with, if that stream has all the room it gets.
+    pub(super) fn full_stream(&self, command: &Command) -> Option<u64> {
+        let (start, end) = self.extent(command);
+        let mut begin = start;
+        for transfer in self.state.bus.iter().rev() {
+            let (start, end) = self.extent(&transfer.queued.command);
+            if transfer.queued.command.kind == CommandKind::Write && end == begin {
+                begin = start;
+            }
+        }
+        begin = self.state.write_cache.begin_of_run(begin);
+        let is_full = begin < start && !self.limits.stream_fits(end - begin);
+        (is_full && !self.mechanics.is(Mutant::StreamsRunAhead)).then_some(begin)
     }
 
     fn bytes(&self, command: &Command) -> u64 {

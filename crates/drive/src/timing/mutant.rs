@@ -11,6 +11,8 @@ pub(crate) enum Mutant {
     TransfersAreHalved,
     /// Read-ahead is complete at once.
     ReadAheadIsInstant,
+    /// What was read once is kept as long as what was read again.
+    ReadsAreKeptAlike,
     /// Each write reads first.
     AlignedWritesRead,
     /// Partial physical sectors are written without having been read.
@@ -29,6 +31,8 @@ pub(crate) enum Mutant {
     OverlapsAreKeptApart,
     /// The cache never fills up.
     CacheIsBottomless,
+    /// A stream of writes fills all of the cache.
+    StreamsRunAhead,
     /// The farthest command goes first.
     FarthestFirst,
     /// The age of a command is ignored.
@@ -42,11 +46,12 @@ pub(crate) enum Mutant {
 #[cfg(test)]
 impl Mutant {
     /// All of them.
-    pub(crate) const ALL: [Mutant; 17] = [
+    pub(crate) const ALL: [Mutant; 19] = [
         Mutant::SeeksAreFree,
         Mutant::RotationIsFree,
         Mutant::TransfersAreHalved,
         Mutant::ReadAheadIsInstant,
+        Mutant::ReadsAreKeptAlike,
         Mutant::AlignedWritesRead,
         Mutant::PartialWritesDoNotRead,
         Mutant::RewritingIsSilent,
@@ -56,6 +61,7 @@ impl Mutant {
         Mutant::MergedTagsAreLost,
         Mutant::OverlapsAreKeptApart,
         Mutant::CacheIsBottomless,
+        Mutant::StreamsRunAhead,
         Mutant::FarthestFirst,
         Mutant::AgeIsIgnored,
         Mutant::TurnaroundIsFree,

@@ -1,4 +1,15 @@
 //! The read cache: ranges that have passed the head, and read-ahead while the head is otherwise idle.
+//!
+//! # What it is
+//! A range takes as many segments as it is long. A stream goes on in the segments of others, so that what it has read
+//! stays as long as nothing else needs the room; read-ahead fills one segment at most.
+//! A range in which nothing was read a second time gives way first, and of those the one that was read longest ago:
+//! reads at random take one segment from each other, and do not drive out what streams have left. Then ranges give way
+//! that were used longest ago, each from its beginning.
+//!
+//! # Invariants
+//! 1. All ranges together take at most the segments that there are.
+//! 2. No range is empty, and the one that read-ahead extends is not given up.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,33 +29,40 @@ impl Range {
     }
 }
 
+/// A range that is kept, in one or more segments.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Segment {
+struct Kept {
     range: Range,
+    /// When it was last used, counted in uses of the cache.
     used: u64,
+    /// Whether a read came after the one that entered it: from it, or going on at its end.
+    #[serde(default)]
+    again: bool,
 }
 
-/// Read-ahead in progress: it extends the segment at index `segment`, since time `since`, from sector `from`.
+/// Read-ahead in progress: it extends the range at index `kept`, since time `since`, from sector `from`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Ahead {
-    segment: usize,
+    #[serde(alias = "segment")]
+    kept: usize,
     since: u64,
     from: u64,
     most: u64,
 }
 
-/// The cached ranges; the least recently used one is replaced first.
+/// The cached ranges.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct ReadCache {
-    segments: Vec<Segment>,
+    #[serde(alias = "segments")]
+    kept: Vec<Kept>,
     ahead: Option<Ahead>,
     uses: u64,
 }
 
-/// Limits: number of ranges, and their length in physical sectors.
+/// Limits: number of segments, and their length in physical sectors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReadLimits {
-    pub(super) segments: usize,
+    pub(super) segments: u64,
     pub(super) sectors: u64,
 }
 
@@ -60,9 +78,53 @@ impl ReadCache {
         if mechanics.is(Mutant::ReadAheadIsInstant) {
             passed = ahead.most;
         }
-        let range = &mut self.segments[ahead.segment].range;
-        range.end = ahead.from + passed;
-        range.start = range.start.max(range.end.saturating_sub(limits.sectors));
+        let (at, end) = (ahead.kept, ahead.from + passed);
+        self.kept[at].range.end = end;
+        self.make_room(at, mechanics, limits);
+    }
+
+    /// Gives up segments until there are no more than there may be; the range at `growing` gives way last. Returns
+    /// where that range is then.
+    fn make_room(
+        &mut self,
+        mut growing: usize,
+        mechanics: &Mechanics,
+        limits: ReadLimits,
+    ) -> usize {
+        if limits.sectors == 0 {
+            return growing;
+        }
+        let segments = |kept: &Kept| (kept.range.end - kept.range.start).div_ceil(limits.sectors);
+        let mut taken: u64 = self.kept.iter().map(segments).sum();
+        let equal = mechanics.is(Mutant::ReadsAreKeptAlike);
+        while taken > limits.segments {
+            let others = (0..self.kept.len()).filter(|n| *n != growing);
+            let worth = |n: &usize| (self.kept[*n].again || equal, self.kept[*n].used);
+            let at = others.min_by_key(worth).unwrap_or(growing);
+            let excess = taken - limits.segments;
+            let range = &mut self.kept[at].range;
+            let has = (range.end - range.start).div_ceil(limits.sectors);
+            if has > excess || at == growing {
+                let left = has.saturating_sub(excess).max(1);
+                range.start = range
+                    .start
+                    .max(range.end.saturating_sub(left * limits.sectors));
+                return growing;
+            }
+            taken -= has;
+            growing = self.give_up(at, growing);
+        }
+        growing
+    }
+
+    /// Removes the range at `at`; where the one at `growing` is then.
+    fn give_up(&mut self, at: usize, growing: usize) -> usize {
+        self.kept.swap_remove(at);
+        let moved = |n: usize| if n == self.kept.len() { at } else { n };
+        if let Some(ahead) = &mut self.ahead {
+            ahead.kept = moved(ahead.kept);
+        }
+        moved(growing)
     }
 
     /// Whether all of `want` is cached at `now`.
@@ -76,8 +138,13 @@ impl ReadCache {
         self.catch_up(now, mechanics, limits);
         self.uses += 1;
         let uses = self.uses;
-        let found = self.segments.iter_mut().find(|s| s.range.contains(want));
-        found.map(|s| s.used = uses).is_some()
+        let found = self.kept.iter_mut().find(|k| k.range.contains(want));
+        if let Some(kept) = found {
+            kept.used = uses;
+            kept.again = true;
+            return true;
+        }
+        false
     }
 
     /// Stops read-ahead, leaving the head where it is: between two tracks, on the one it is leaving until it could
@@ -92,7 +159,7 @@ impl ReadCache {
         self.catch_up(now, mechanics, limits);
         if let Some(ahead) = self.ahead.take() {
             let geometry = &mechanics.geometry;
-            let end = self.segments[ahead.segment].range.end;
+            let end = self.kept[ahead.kept].range.end;
             let passed_at = if end > ahead.from {
                 let place = geometry.locate(ahead.from);
                 ahead.since + geometry.pass_ns(&place, end - ahead.from)
@@ -128,7 +195,7 @@ impl ReadCache {
     /// If read-ahead reaches the end of `want` without any other movement of the head: when and how.
     pub(super) fn flows_by(&self, want: &Range, now: u64, mechanics: &Mechanics) -> Option<Flow> {
         let ahead = self.ahead.as_ref()?;
-        let segment = &self.segments[ahead.segment].range;
+        let segment = &self.kept[ahead.kept].range;
         if want.start < segment.start || want.start > ahead.from + ahead.most {
             return None;
         }
@@ -154,10 +221,10 @@ impl ReadCache {
     pub(super) fn missing(&self, want: &Range) -> Range {
         let holds = |r: &Range| r.start <= want.start && want.start < r.end;
         let start = self
-            .segments
+            .kept
             .iter()
-            .filter(|s| holds(&s.range))
-            .map(|s| s.range.end)
+            .filter(|k| holds(&k.range))
+            .map(|k| k.range.end)
             .max()
             .unwrap_or(want.start);
         Range {
@@ -180,34 +247,29 @@ impl ReadCache {
             return;
         }
         self.uses += 1;
-        let joins = |s: &Segment| s.range.start <= range.start && range.start <= s.range.end;
-        let at = match self.segments.iter().position(joins) {
+        let joins = |k: &Kept| k.range.start <= range.start && range.start <= k.range.end;
+        let at = match self.kept.iter().position(joins) {
             Some(at) => {
-                let old = &mut self.segments[at].range;
-                old.end = old.end.max(range.end);
+                let old = &mut self.kept[at];
+                old.range.end = old.range.end.max(range.end);
+                old.again = true;
                 at
-            }
-            None if self.segments.len() < limits.segments => {
-                self.segments.push(Segment {
-                    range: *range,
-                    used: 0,
-                });
-                self.segments.len() - 1
             }
             None => {
-                let oldest = (0..self.segments.len()).min_by_key(|n| self.segments[*n].used);
-                let at = oldest.unwrap_or(0);
-                self.segments[at].range = *range;
-                at
+                self.kept.push(Kept {
+                    range: *range,
+                    used: 0,
+                    again: false,
+                });
+                self.kept.len() - 1
             }
         };
-        let segment = &mut self.segments[at];
-        segment.used = self.uses;
-        let end = segment.range.end;
-        segment.range.start = segment.range.start.max(end.saturating_sub(limits.sectors));
+        self.kept[at].used = self.uses;
+        let end = self.kept[at].range.end;
+        let at = self.make_room(at, mechanics, limits);
         if end == range.end && room > 0 {
             self.ahead = Some(Ahead {
-                segment: at,
+                kept: at,
                 since: now + mechanics.geometry.gap_ns(end),
                 from: end,
                 most: room.min(limits.sectors),
@@ -219,13 +281,15 @@ impl ReadCache {
     pub(super) fn is_possible(&self, sectors: u64, latest: u64) -> bool {
         let in_disk = |r: &Range| r.start < r.end && r.end <= sectors;
         let ahead = self.ahead.as_ref().is_none_or(|a| {
-            a.segment < self.segments.len()
+            self.kept
+                .get(a.kept)
+                .is_some_and(|k| k.range.start < a.from)
                 && a.most > 0
                 && a.from < sectors
                 && a.most <= sectors - a.from
                 && a.since <= latest
         });
-        ahead && self.segments.iter().all(|s| in_disk(&s.range))
+        ahead && self.kept.iter().all(|k| in_disk(&k.range))
     }
 }
 

@@ -160,12 +160,15 @@ impl Disk {
         self.state.wake_at = self.destage(now, at);
     }
 
-    /// The waiting range with which the next pass begins, and when it may begin: one that is too old, or that a
-    /// thread waits for; else, of the ranges that are not close behind another one, the one that can be reached
-    /// soonest.
+    /// The waiting range with which the next pass begins, and when it may begin: one that is too old, or of the stream
+    /// that has no room for the next write, or that a thread waits for; else, of the ranges that are not close behind
+    /// another one, the one that can be reached soonest.
     fn choose_batch(&mut self, now: u64) -> (usize, u64) {
         if let Some(aged) = self.aged(now) {
             return (aged, self.may_begin(now, aged));
+        }
+        if let Some(waited_for) = self.begin_of_full_stream() {
+            return (waited_for, self.may_begin(now, waited_for));
         }
         let cache = &self.state.write_cache;
         let urgent = cache.waiting.iter().any(|e| e.urgent);
@@ -193,6 +196,15 @@ impl Disk {
             }
         }
         (best.1, best.2)
+    }
+
+    /// The waiting range with which the stream begins that the next write goes on with, if that write has no room for
+    /// this reason.
+    fn begin_of_full_stream(&self) -> Option<usize> {
+        let begin = self.full_stream(&self.state.writes.front()?.command)?;
+        let waiting = &self.state.write_cache.waiting;
+        let at = waiting.partition_point(|e| e.end <= begin);
+        (at < waiting.len() && waiting[at].start == begin).then_some(at)
     }
 
     /// Immediately if the range continues what was written last and needs no reading, else after the turnaround.

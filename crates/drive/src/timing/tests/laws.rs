@@ -161,6 +161,59 @@ pub(super) fn cached_writes_are_chosen_from_as_queued_reads_are(
     Ok(())
 }
 
+/// What a stream leaves in the read cache is answered from there, as much as there is room for; what is read at random
+/// meanwhile takes none of that room, and is not answered from there when it is read again.
+pub(super) fn streams_stay_in_the_read_cache(
+    profile: &Arc<Profile>,
+    mutant: Option<Mutant>,
+) -> Verdict {
+    let cache = &profile.cache;
+    let kept = u64::from(cache.read_segments) * u64::from(cache.read_segment_kib) * 2;
+    let aligned = 8 - profile.medium.lba_shift;
+    let all = 2 * kept;
+    let stream = (0..all / 256).map(|n| command(CommandKind::Read, aligned + n * 256, 256));
+    let mut random = 5;
+    let count = 20 * u64::from(cache.read_segments);
+    let at_random: Vec<Command> = (0..count)
+        .map(|_| splitmix64(&mut random) % (all / 8) * 8)
+        .map(|at| command(CommandKind::Read, aligned + at, 8))
+        .collect();
+    let mut timing = drive(profile, 1, mutant);
+    closed_loop(&mut timing, 1, &stream.collect::<Vec<_>>());
+    for time in ["first", "second"] {
+        let before = timing.statistics().read_hits;
+        closed_loop(&mut timing, 1, &at_random);
+        let part = (timing.statistics().read_hits - before) as f64 / count as f64;
+        let name = &profile.name;
+        hold!(
+            (part - 0.5).abs() < 0.08,
+            "{name}, {time} time: {part} of the reads come from a cache that holds half"
+        );
+    }
+    Ok(())
+}
+
+/// A stream of writes into an empty cache is done when all of it is on the medium but two segments.
+pub(super) fn streams_do_not_run_ahead(profile: &Arc<Profile>, mutant: Option<Mutant>) -> Verdict {
+    let disk = profile.disk.as_ref().ok_or("a disk is needed")?;
+    let aligned = 8 - profile.medium.lba_shift;
+    let bytes = u64::from(profile.cache.write_cache_kib) << 10;
+    let ahead = u64::from(profile.cache.write_segment_kib) << 11;
+    let stream = (0..bytes >> 17).map(|n| command(CommandKind::Write, aligned + n * 256, 256));
+    let ns = closed_loop(
+        &mut drive(profile, 1, mutant),
+        4,
+        &stream.collect::<Vec<_>>(),
+    );
+    let least = (bytes - ahead) as f64 * 1e3 / disk.media_rate_outer_mb_s;
+    let name = &profile.name;
+    hold!(
+        ns as f64 >= least,
+        "{name}: {bytes} bytes are done in {ns} ns"
+    );
+    Ok(())
+}
+
 /// A long stream passes at nearly the rate of its zone, and not above it.
 pub(super) fn streams_pass_at_the_rate_of_the_zone(
     profile: &Arc<Profile>,

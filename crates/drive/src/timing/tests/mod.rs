@@ -136,6 +136,8 @@ fn suite(mutant: Option<Mutant>) -> Verdict {
     laws::nobody_starves(&find("wd20ears"), mutant)?;
     laws::random_reads_take_a_seek_and_half_a_turn(&find("wd20ears"), mutant)?;
     laws::streams_pass_at_the_rate_of_the_zone(&find("wd30ezrx"), mutant)?;
+    laws::streams_stay_in_the_read_cache(&find("wd20ears"), mutant)?;
+    laws::streams_do_not_run_ahead(&find("wd20ears"), mutant)?;
     let ms = phybs(&find("wd20ears"), mutant, 4096, 512);
     hold!(
         (ms / 61_987.0 - 1.0).abs() < 0.12,
@@ -253,6 +255,20 @@ fn streams_pass_at_the_rate_of_the_zone_on_every_disk_at_every_depth() {
 fn cached_writes_are_chosen_from_as_queued_reads_are_on_every_disk() {
     for profile in disks() {
         laws::cached_writes_are_chosen_from_as_queued_reads_are(profile, None).unwrap();
+    }
+}
+
+#[test]
+fn streams_stay_in_the_read_cache_of_every_disk() {
+    for profile in disks() {
+        laws::streams_stay_in_the_read_cache(profile, None).unwrap();
+    }
+}
+
+#[test]
+fn streams_do_not_run_ahead_of_any_disk() {
+    for profile in disks() {
+        laws::streams_do_not_run_ahead(profile, None).unwrap();
     }
 }
 
