@@ -50,7 +50,7 @@ report  one page of HTML about the last runs
   --data DIR     the same as --set data=DIR
   --case NAME    only this case (again for more)
   --host NAME    whose processor time is charged: none, modern, freebsd-8, -9, -13; at another clock:
-                 modern@1.5GHz
+                 modern@1.5GHz; with all drives behind one bus: modern@160MB/s
   --sensitivity  runs all of it again at half and at twice the value of what it assumes
   --jobs N       machines at a time (default: one for each processor)
   --keep DIR     leaves the machines in DIR, for `ashift -m DIR/01-…`

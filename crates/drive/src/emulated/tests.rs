@@ -5,7 +5,7 @@ mod model;
 
 use std::path::Path;
 
-use rt::Condvar;
+use rt::{Condvar, Processor, SimOptions, Work, simulate_with};
 
 use super::*;
 use crate::profile::Bus;
@@ -336,6 +336,52 @@ fn sim_many_threads_wait_for_one_drive() {
     };
     assert_eq!(run(5), run(5), "times follow from the seed");
     assert!(run(5) > 0);
+}
+
+/// MB/s of `drives` that are read in order at the same time, each by a thread, behind a bus of `bus` MB/s.
+fn rate_behind_a_bus(drives: usize, bus: u64) -> f64 {
+    const BYTES: u64 = 32 << 20;
+    let mut options = SimOptions::new(1);
+    options.processor = Processor::new(1).with(Work::Transfer, 1_000_000 / bus);
+    let took_ns = simulate_with(options, || {
+        let dir = tempfile::tempdir().unwrap();
+        let threads: Vec<_> = (0..drives)
+            .map(|n| {
+                let name = format!("ada{n}");
+                let drive =
+                    Emulated::open(dir.path(), &name, wd20ears(), &small(), n as u64).unwrap();
+                rt::spawn("reader", move || {
+                    let mut buf = vec![0; 128 << 10];
+                    for at in (0..BYTES).step_by(buf.len()) {
+                        drive.read(at, &mut buf).unwrap();
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join());
+        rt::now_ns()
+    });
+    (BYTES * drives as u64) as f64 * 1e3 / took_ns as f64
+}
+
+#[test]
+fn a_bus_bounds_what_drives_read_together_and_not_one_that_is_slower() {
+    let own = rate_behind_a_bus(1, 1_000_000);
+    for bus in [(own * 1.2) as u64, (own * 1.7) as u64] {
+        assert!((rate_behind_a_bus(1, bus) / own - 1.0).abs() < 0.02);
+        for drives in [2, 3] {
+            let rate = rate_behind_a_bus(drives, bus);
+            assert!(
+                rate <= 1.01 * bus as f64 && rate > 0.8 * bus as f64,
+                "{drives} drives, bus of {bus} MB/s: {rate} MB/s"
+            );
+        }
+    }
+    let apart = rate_behind_a_bus(3, 1_000_000);
+    assert!(
+        (apart / own / 3.0 - 1.0).abs() < 0.02,
+        "{apart}, {own} each"
+    );
 }
 
 #[test]
