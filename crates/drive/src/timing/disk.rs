@@ -73,6 +73,9 @@ pub(super) struct DiskState {
     pub(super) job: Option<Job>,
     pub(super) wake_at: u64,
     pub(super) last_was_read: bool,
+    /// Physical sectors read since writes last had their turn.
+    #[serde(default)]
+    pub(super) read_in_turn: u64,
     pub(super) active_at: u64,
     pub(super) draining: bool,
     /// Turnaround: the next pass of writes does not begin before this time, unless it begins where the last one
@@ -158,6 +161,7 @@ impl Disk {
             job: None,
             wake_at: u64::MAX,
             last_was_read: false,
+            read_in_turn: 0,
             active_at: 0,
             draining: false,
             not_before: 0,

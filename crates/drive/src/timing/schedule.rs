@@ -4,9 +4,9 @@
 //! When the head is idle, one of these begins: the waiting read that can begin soonest; the batch of waiting
 //! writes that can begin soonest; or read-ahead after the last read, until something else arrives. Reads go
 //! first, unless writes *press*: by number or size (three quarters of the cache), by age, by a flush, by a write
-//! that a thread waits for, or by one that finds no room. Pressing writes and waiting reads alternate. Once
-//! writes have pressed, the cache is drained whenever no read waits; otherwise they go to the medium after some
-//! idle time.
+//! that a thread waits for, or by one that finds no room. Pressing writes and waiting reads alternate: a pass of
+//! writes, and one read with what comes to the head behind it, up to a segment. Once writes have pressed, the cache is
+//! drained whenever no read waits; otherwise they go to the medium after some idle time.
 //!
 //! # Invariants
 //! 1. Nothing waits for ever: a read older than the age limit goes first, and so does a range of writes older
@@ -15,7 +15,7 @@
 //!    together: the firmware does not start with whatever sector comes round first. That is why the turnaround
 //!    costs a revolution.
 
-use super::disk::{Disk, Job};
+use super::disk::{Disk, Job, WaitingRead};
 use super::mutant::Mutant;
 
 impl Disk {
@@ -71,15 +71,28 @@ impl Disk {
             let s = &mut self.state;
             s.draining = some && (s.draining || presses);
             let idle = some && now >= s.active_at + self.idle_ns;
-            if ready && !(presses && s.last_was_read) {
+            let draining = s.draining;
+            let writes_first = presses && s.last_was_read && !self.goes_on_reading(now);
+            if ready && !writes_first {
                 self.begin_read(now);
-            } else if s.draining || idle {
+            } else if draining || idle {
                 self.begin_destage(now);
             } else {
                 self.state.wake_at = self.due(now);
                 return;
             }
         }
+    }
+
+    /// Whether a waiting read comes to the head where it is, and the turn of reads is not over: as much as a segment
+    /// holds.
+    fn goes_on_reading(&self, now: u64) -> bool {
+        let s = &self.state;
+        let flows = |read: &WaitingRead| {
+            let flow = s.read_cache.flows_by(&read.range, now, &self.mechanics);
+            read.ready_at <= now && flow.is_some()
+        };
+        s.read_in_turn < self.read_limits.sectors && s.reads.iter().any(flows)
     }
 
     /// The read that can begin soonest; the oldest one if it is over the age limit.
@@ -115,6 +128,9 @@ impl Disk {
         let s = &mut self.state;
         let read = s.reads.remove(chosen);
         s.last_was_read = true;
+        s.read_in_turn = s
+            .read_in_turn
+            .saturating_add(read.range.end - read.range.start);
         let (mechanics, limits) = (&self.mechanics, self.read_limits);
         if s.read_cache.has(&read.range, now, mechanics, limits) {
             s.statistics.read_hits += 1;
@@ -155,6 +171,7 @@ impl Disk {
         let (first, at) = self.choose_batch(now);
         let s = &mut self.state;
         s.last_was_read = false;
+        s.read_in_turn = 0;
         s.write_cache.take(first, self.near, &self.limits);
         s.job = Some(Job::Destage);
         self.state.wake_at = self.destage(now, at);
