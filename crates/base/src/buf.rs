@@ -10,7 +10,7 @@
 //! for each of its 32 pages, and a TLB shootdown on other processors when it is freed. Freed buffers
 //! of such sizes are therefore kept in a free list, large enough for the buffers that come and go at
 //! once: a batch of a txg is written, enters the cache, and evicts as many buffers from it. New
-//! buffers of the usual lengths get all their pages in one call (`slots`).
+//! buffers get all their pages in one call (`slots`).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::heap::{self, Heap};
-use crate::slots::{self, Slots, is_slot_len};
+use crate::slots::{self, Slots, slot_len};
 
 /// Alignment of buffers that are not slots, in bytes. It is `malloc`'s own: with a larger one, `malloc`
 /// cannot put a buffer where one of the same length was before.
@@ -37,9 +37,10 @@ const RECYCLE_MAX_TOTAL_BYTES: usize = 96 << 20;
 /// Kept bytes above which a new slot of one length makes kept slots of other lengths be freed.
 const RECYCLE_OTHERS_BYTES: usize = 32 << 20;
 
-/// Owned bytes of a fixed length. Slots (a power of two from 64 KiB to 16 MiB) are page-aligned.
+/// Owned bytes of a fixed length. From 16 KiB to 16 MiB they are in slots, and begin at a page boundary.
 pub struct BlockBuf {
     ptr: NonNull<u8>,
+    /// Without what its slot is longer.
     len: usize,
     /// Alignment of the allocation from `malloc`.
     align: usize,
@@ -110,18 +111,14 @@ fn layout(len: usize, align: usize) -> Layout {
 /// Bytes of memory that a buffer of `len` bytes takes.
 #[must_use]
 pub fn footprint(len: usize) -> usize {
-    if is_slot_len(len) {
-        len
-    } else {
-        len + len / MALLOC_GAPS_SHARE + MALLOC_HEAD_BYTES
-    }
+    slot_len(len).unwrap_or(len + len / MALLOC_GAPS_SHARE + MALLOC_HEAD_BYTES)
 }
 
 /// A buffer full of zeros that does not come from the free list.
 fn fresh(len: usize, align: usize) -> BlockBuf {
-    let raw = if is_slot_len(len) {
-        let slot = fresh_slot(len);
-        slot.inspect(|slot| slots::fault_in(len, *slot))
+    let raw = if let Some(slot_len) = slot_len(len) {
+        let slot = fresh_slot(slot_len);
+        slot.inspect(|slot| slots::fault_in(slot_len, *slot))
     } else {
         HEAP.taken(len);
         // SAFETY: the layout has a non-zero size.
@@ -159,10 +156,7 @@ fn discard_slot(len: usize, ptr: NonNull<u8>) {
 }
 
 fn recycled(len: usize) -> Option<BlockBuf> {
-    if !is_slot_len(len) {
-        return None;
-    }
-    let ptr = free_list().take(len)?;
+    let ptr = free_list().take(slot_len(len)?)?;
     Some(BlockBuf {
         ptr,
         len,
@@ -183,23 +177,17 @@ impl BlockBuf {
         }
     }
 
-    /// `len` initialised bytes of unspecified content, for callers that overwrite all of them.
+    /// `len` initialised bytes of unspecified content, for callers that overwrite all of them or read only those that
+    /// they have written.
     #[must_use]
     pub fn scratch(len: usize) -> Self {
         recycled(len).unwrap_or_else(|| fresh(len, ALIGN_BYTES))
     }
 
-    /// At least `len` bytes of unspecified content: the shortest slot that is long enough, so that buffers
-    /// of ever other lengths are recycled, too.
-    #[must_use]
-    pub fn scratch_slot(len: usize) -> Self {
-        Self::scratch(len.max(slots::SLOT_MIN_BYTES).next_power_of_two())
-    }
-
     /// `len` bytes of zeros that begin at a page boundary, for direct I/O.
     #[must_use]
     pub fn paged(len: usize) -> Self {
-        if is_slot_len(len) {
+        if slot_len(len).is_some() {
             Self::zeroed(len)
         } else {
             fresh(len, PAGE_BYTES)
@@ -223,15 +211,15 @@ impl BlockBuf {
 
 impl Drop for BlockBuf {
     fn drop(&mut self) {
-        let (ptr, len) = (self.ptr, self.len);
-        if !is_slot_len(len) {
+        let ptr = self.ptr;
+        let Some(len) = slot_len(self.len) else {
             // SAFETY: allocated in `fresh` with this very layout, and no longer referred to.
-            unsafe { dealloc(ptr.as_ptr(), layout(len, self.align)) };
-            if HEAP.given(len) {
+            unsafe { dealloc(ptr.as_ptr(), layout(self.len, self.align)) };
+            if HEAP.given(self.len) {
                 heap::trim();
             }
             return;
-        }
+        };
         let mut free = free_list();
         if free.put(len, ptr) {
             return;
@@ -370,11 +358,15 @@ mod tests {
     }
 
     #[test]
-    fn scratch_slots_have_room_and_are_slots() {
-        for len in [0, 1, 65_535, 65_536, 65_537, 1_045_504, 1 << 20, 16 << 20] {
-            let buf = BlockBuf::scratch_slot(len);
-            assert!(buf.len() >= len && is_slot_len(buf.len()), "{len}");
-            assert!(buf.len() <= (2 * len).max(65_536), "{len}");
+    fn a_buffer_does_not_see_what_another_one_left_in_its_slot() {
+        for (before, after) in [(40_000, 38_000), (38_000, 40_000), (131_072, 125_000)] {
+            assert_eq!(footprint(before), footprint(after));
+            let mut buf = BlockBuf::scratch(before);
+            buf.fill(0xff);
+            drop(buf);
+            let buf = BlockBuf::zeroed(after);
+            assert_eq!(buf.len(), after);
+            assert!(buf.iter().all(|b| *b == 0), "{before}, then {after}");
         }
     }
 

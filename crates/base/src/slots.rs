@@ -1,10 +1,10 @@
-//! Memory for buffers of the usual lengths: faulted in with one call, given back without being unmapped.
+//! Memory for buffers of 16 KiB to 16 MiB: faulted in with one call, given back without being unmapped.
 //!
 //! # What it is
-//! The length of nearly every large block is a power of two from 64 KiB to 16 MiB. Buffers of such a
-//! length are *slots*, cut one after the other from regions mapped from the operating system. The
-//! pages of a slot are faulted in with one call when it is taken. A slot that is given back keeps its
-//! addresses, but its memory goes back to the system; when taken again, it is full of zeros.
+//! Such a buffer is in a *slot*: the shortest one that is long enough, of eight lengths between two powers of two, all
+//! of them whole pages. Slots are cut one after the other from regions mapped from the operating system. The pages of
+//! a slot are faulted in with one call when it is taken. A slot that is given back keeps its addresses, but its memory
+//! goes back to the system; when taken again, it is full of zeros.
 //!
 //! # Invariants
 //! 1. A slot that was never handed out, or was given back, reads as zeros.
@@ -13,7 +13,9 @@
 //! # Why not simpler
 //! `malloc` maps and unmaps each 128 KiB buffer, and takes a fault for each 4 KiB in it. Huge pages
 //! would take one fault per 2 MiB, but a virtual machine may have to get each of them from its host,
-//! while it has small ones at hand: measured, that took several times as long.
+//! while it has small ones at hand: measured, that took several times as long. Blocks of files that are shorter than a
+//! record, and compressed ones, have ever other lengths: `malloc` searches long for them, and keeps what is between
+//! them.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -21,19 +23,25 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// The shortest slot, in bytes; for shorter buffers the usual allocator is good enough.
-pub(crate) const SLOT_MIN_BYTES: usize = 64 << 10;
+const SLOT_MIN_BYTES: usize = 16 << 10;
 /// The longest slot, in bytes: the largest block.
 const SLOT_MAX_BYTES: usize = 16 << 20;
+/// The length of every slot is a multiple of this: a page.
+const STEP_MIN_BYTES: usize = 4096;
+/// A slot is at most one part in this many longer than a buffer needs, or a page.
+const STEPS_PER_DOUBLING: usize = 8;
 /// Bytes mapped at a time.
 const REGION_BYTES: usize = 64 << 20;
 
 const _: () = assert!(REGION_BYTES.is_multiple_of(SLOT_MAX_BYTES));
 
-/// Whether buffers of this length are slots.
-pub(crate) fn is_slot_len(len: usize) -> bool {
-    cfg!(target_os = "linux")
-        && len.is_power_of_two()
-        && (SLOT_MIN_BYTES..=SLOT_MAX_BYTES).contains(&len)
+/// The length of the slot for a buffer of `len` bytes; `None` if it is not in one.
+pub(crate) fn slot_len(len: usize) -> Option<usize> {
+    if !cfg!(target_os = "linux") || !(SLOT_MIN_BYTES..=SLOT_MAX_BYTES).contains(&len) {
+        return None;
+    }
+    let step = len.next_power_of_two() / (2 * STEPS_PER_DOUBLING);
+    Some(len.next_multiple_of(step.max(STEP_MIN_BYTES)))
 }
 
 /// A piece of memory without references to it.
@@ -78,7 +86,7 @@ impl Slots {
 
     /// A slot full of zeros; `None` if no region can be mapped.
     pub(crate) fn take(&mut self, len: usize) -> Option<NonNull<u8>> {
-        assert!(is_slot_len(len), "slot of {len} bytes");
+        debug_assert_eq!(slot_len(len), Some(len), "slot of {len} bytes");
         if let Some(piece) = self.idle.get_mut(&len).and_then(Vec::pop) {
             return Some(piece.start);
         }
@@ -91,7 +99,7 @@ impl Slots {
 
     /// Takes back a slot whose memory was [let go](let_go_of).
     pub(crate) fn put(&mut self, len: usize, start: NonNull<u8>) {
-        assert!(is_slot_len(len), "slot of {len} bytes");
+        debug_assert_eq!(slot_len(len), Some(len), "slot of {len} bytes");
         let idle = self.idle.entry(len).or_default();
         idle.push(Piece { start, len });
     }
@@ -124,7 +132,7 @@ pub(crate) fn let_go_of(len: usize, start: NonNull<u8>) {
 
 /// Returns whether the system took the advice.
 fn advise(start: NonNull<u8>, len: usize, advice: Advice) -> bool {
-    assert!(is_slot_len(len), "slot of {len} bytes");
+    debug_assert_eq!(slot_len(len), Some(len), "slot of {len} bytes");
     // SAFETY: a slot is within one of this module's mappings, and there is no other reference to its
     // content, which may therefore become zeros.
     unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, advice) }.is_ok()
@@ -166,8 +174,18 @@ mod tests {
     }
 
     #[test]
-    fn only_powers_of_two_are_slots() {
-        assert!(is_slot_len(65_536) && is_slot_len(16 << 20));
-        assert!(!is_slot_len(98_304) && !is_slot_len(32_768) && !is_slot_len(32 << 20));
+    fn slots_are_whole_pages_and_little_longer_than_needed() {
+        for len in (SLOT_MIN_BYTES..1 << 20)
+            .step_by(509)
+            .chain([1 << 20, SLOT_MAX_BYTES])
+        {
+            let slot = slot_len(len).unwrap();
+            assert!(slot >= len && slot.is_multiple_of(4096), "{len}: {slot}");
+            assert!(slot - len < (len / 8).max(4096), "{len}: {slot}");
+            assert_eq!(slot_len(slot), Some(slot));
+        }
+        assert_eq!(slot_len(131_072), Some(131_072));
+        assert_eq!(slot_len(SLOT_MIN_BYTES - 1), None);
+        assert_eq!(slot_len(SLOT_MAX_BYTES + 1), None);
     }
 }

@@ -73,8 +73,8 @@ impl Verifier<'_> {
     fn is_good(&self, run: &[BlockCopy], tally: &mut Tally) -> bool {
         let blocks = blocks_of(run);
         let len = blocks.last().map_or(0, |block| block.range.end);
-        let mut buf = BlockBuf::scratch_slot(len);
-        let buf = &mut buf[..len];
+        let mut buf = BlockBuf::scratch(len);
+        let buf = &mut buf[..];
         let verify = |bytes: &[u8]| {
             let is_good = |(leaf, block): (&BlockCopy, &RunBlock)| {
                 let pipeline = &self.pool.pipeline;

@@ -208,8 +208,8 @@ impl Pipeline {
         }
         let blocks = blocks_of(run);
         let len = blocks.last().map_or(0, |block| block.range.end);
-        let mut buf = BlockBuf::scratch_slot(len);
-        let buf = &mut buf[..len];
+        let mut buf = BlockBuf::scratch(len);
+        let buf = &mut buf[..];
         let verify = |n: usize, bytes: &[u8]| self.verifies(&run[n].bp, bytes);
         let (vdev, ..) = run[0].segment();
         let Ok(reports) = self.vdevs.scrub(vdev, buf, &blocks, &verify) else {

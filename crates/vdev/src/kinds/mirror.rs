@@ -103,7 +103,7 @@ impl KindOps for Mirror {
             let run = if turn == 0 {
                 &mut *buf
             } else {
-                &mut scratch.get_or_insert_with(|| BlockBuf::scratch_slot(len))[..len]
+                &mut scratch.get_or_insert_with(|| BlockBuf::scratch(len))[..]
             };
             let found = node.scrub_device(&devices[at], offset, run, (blocks, &is_good), verify);
             for (n, outcome) in found.into_iter().enumerate() {

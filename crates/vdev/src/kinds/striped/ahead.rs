@@ -30,15 +30,13 @@ pub(super) struct Ahead(Vec<Extent>);
 struct Extent {
     child: usize,
     start: u64,
-    len: usize,
-    /// At least `len` bytes.
     buf: BlockBuf,
     is_read: bool,
 }
 
 impl Extent {
     fn end(&self) -> u64 {
-        self.start + self.len as u64
+        self.start + self.buf.len() as u64
     }
 }
 
@@ -68,8 +66,7 @@ impl Ahead {
             Extent {
                 child: first.child,
                 start: first.offset,
-                len,
-                buf: BlockBuf::scratch_slot(len),
+                buf: BlockBuf::scratch(len),
                 is_read: false,
             }
         };
@@ -77,8 +74,8 @@ impl Ahead {
         let as_column = |extent: &Extent| Column {
             child: extent.child,
             offset: extent.start,
-            bytes: extent.len,
-            stored: extent.len,
+            bytes: extent.buf.len(),
+            stored: extent.buf.len(),
         };
         // Of which birth they are does not matter any more.
         let io = Io {
@@ -87,7 +84,7 @@ impl Ahead {
         };
         let mut pieces: Vec<(Column, &mut [u8])> = extents
             .iter_mut()
-            .map(|extent| (as_column(extent), &mut extent.buf[..extent.len]))
+            .map(|extent| (as_column(extent), &mut extent.buf[..]))
             .collect();
         let fates = read_together(node, &io, &mut pieces);
         for (extent, fate) in extents.iter_mut().zip(fates) {
