@@ -2,11 +2,13 @@
 //!
 //! # Concurrency
 //! In real time these are `parking_lot`'s. In simulated time the same locks are only tried, never
-//! waited on: a thread that finds one taken lets the scheduler run another thread.
+//! waited on: a thread that finds one taken lets the scheduler run another thread. As with `parking_lot`'s, a thread
+//! that wants to write waits for those that read now, and not for all that come later.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::sim::{self, Wait, WaitKey};
@@ -145,7 +147,41 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
 /// Many readers or one writer. A thread that takes it for reading twice may deadlock.
 #[derive(Default)]
 #[doc(alias = "krwlock_t")]
-pub struct RwLock<T: ?Sized>(parking_lot::RwLock<T>);
+pub struct RwLock<T: ?Sized> {
+    turns: Turns,
+    inner: parking_lot::RwLock<T>,
+}
+
+/// Whose turn it is in a simulation.
+#[derive(Default, Debug)]
+struct Turns {
+    /// Threads that wait to write.
+    writers: AtomicUsize,
+    /// How often a thread that had to wait has written.
+    written: AtomicUsize,
+}
+
+/// A thread that waits to write.
+struct Writer<'a>(&'a Turns);
+
+impl Turns {
+    /// Whether a reader that came when `written` was the count has to let one go first that wants to write.
+    fn is_of_a_writer(&self, written: usize) -> bool {
+        self.writers.load(Ordering::Relaxed) > 0 && self.written.load(Ordering::Relaxed) == written
+    }
+
+    fn wait(&self) -> Writer<'_> {
+        self.writers.fetch_add(1, Ordering::Relaxed);
+        Writer(self)
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        self.0.writers.fetch_sub(1, Ordering::Relaxed);
+        self.0.written.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// The right to read an [`RwLock`]'s value.
 #[must_use = "a lock is released as soon as its guard is dropped"]
@@ -164,12 +200,18 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
 impl<T> RwLock<T> {
     /// A lock around `value`.
     pub const fn new(value: T) -> Self {
-        RwLock(parking_lot::RwLock::new(value))
+        RwLock {
+            turns: Turns {
+                writers: AtomicUsize::new(0),
+                written: AtomicUsize::new(0),
+            },
+            inner: parking_lot::RwLock::new(value),
+        }
     }
 
     /// The value, without the lock.
     pub fn into_inner(self) -> T {
-        self.0.into_inner()
+        self.inner.into_inner()
     }
 }
 
@@ -185,9 +227,8 @@ impl<T: ?Sized> RwLock<T> {
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let at = Location::caller();
-        let simulated =
-            sim::with_current(|context| acquire(context, self.wait(), at, || self.0.try_read()));
-        let inner = simulated.unwrap_or_else(|| self.0.read());
+        let simulated = sim::with_current(|context| self.read_simulated(context, at));
+        let inner = simulated.unwrap_or_else(|| self.inner.read());
         RwLockReadGuard {
             lock: self,
             inner: Some(inner),
@@ -198,18 +239,46 @@ impl<T: ?Sized> RwLock<T> {
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let at = Location::caller();
-        let simulated =
-            sim::with_current(|context| acquire(context, self.wait(), at, || self.0.try_write()));
-        let inner = simulated.unwrap_or_else(|| self.0.write());
+        let simulated = sim::with_current(|context| self.write_simulated(context, at));
+        let inner = simulated.unwrap_or_else(|| self.inner.write());
         RwLockWriteGuard {
             lock: self,
             inner: Some(inner),
         }
     }
 
+    fn read_simulated(
+        &self,
+        context: &sim::Context,
+        at: &'static Location<'static>,
+    ) -> parking_lot::RwLockReadGuard<'_, T> {
+        let written = self.turns.written.load(Ordering::Relaxed);
+        acquire(context, self.wait(), at, || {
+            if self.turns.is_of_a_writer(written) {
+                return None;
+            }
+            self.inner.try_read()
+        })
+    }
+
+    fn write_simulated(
+        &self,
+        context: &sim::Context,
+        at: &'static Location<'static>,
+    ) -> parking_lot::RwLockWriteGuard<'_, T> {
+        let mut waits = None;
+        acquire(context, self.wait(), at, || {
+            let guard = self.inner.try_write();
+            if guard.is_none() && waits.is_none() {
+                waits = Some(self.turns.wait());
+            }
+            guard
+        })
+    }
+
     /// The value: exclusive borrowing needs no lock.
     pub fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut()
+        self.inner.get_mut()
     }
 }
 
@@ -251,7 +320,7 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.inner.fmt(f)
     }
 }
 

@@ -136,6 +136,39 @@ fn sim_readers_share_and_writers_do_not() {
     });
 }
 
+/// How long a thread waits to write while six others read for 10 ns each, over and over, so that the lock is never
+/// free.
+fn waits_to_write_ns(seed: u64) -> u64 {
+    simulate(seed, || {
+        let lock = Arc::new(RwLock::new(()));
+        let others: Vec<_> = (0..6)
+            .map(|n| {
+                let lock = Arc::clone(&lock);
+                spawn(&format!("t{n}"), move || {
+                    sleep_ns(n);
+                    while now_ns() < 100_000 {
+                        let _guard = lock.read();
+                        sleep_ns(10);
+                    }
+                })
+            })
+            .collect();
+        sleep_ns(1000);
+        let from = now_ns();
+        drop(lock.write());
+        let waited = now_ns() - from;
+        others.into_iter().for_each(crate::JoinHandle::join);
+        waited
+    })
+}
+
+#[test]
+fn sim_a_writer_waits_for_those_that_read_and_not_for_all_that_come_later() {
+    for seed in 0..20 {
+        assert!(waits_to_write_ns(seed) <= 10, "seed {seed}");
+    }
+}
+
 #[test]
 fn sim_condition_times_out_at_the_right_time() {
     simulate(9, || {
