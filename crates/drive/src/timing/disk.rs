@@ -378,17 +378,16 @@ impl Disk {
         });
     }
 
-    /// Starts the transfer of waiting writes for which the cache has room.
-    fn take_writes(&mut self, now: u64) {
+    /// Starts the transfer of waiting writes for which the cache has room; for one that has none it is drained.
+    pub(super) fn take_writes(&mut self, now: u64) {
         while let Some(queued) = self.state.writes.front().copied() {
             let sectors = u64::from(queued.command.sectors);
-            let s = &mut self.state;
+            let s = &self.state;
             let all = s.incoming_sectors + sectors;
-            let room = s.write_cache.has_room(s.incoming + 1, all, &self.limits);
-            if !room && !self.mechanics.is(Mutant::CacheIsBottomless) {
-                break;
-            }
-            if self.full_stream(&queued.command).is_some() {
+            let room = s.write_cache.has_room(s.incoming + 1, all, &self.limits)
+                || self.mechanics.is(Mutant::CacheIsBottomless);
+            if !room || self.full_stream(&queued.command).is_some() {
+                self.state.draining = true;
                 break;
             }
             let s = &mut self.state;
@@ -400,18 +399,21 @@ impl Disk {
         }
     }
 
-    /// Where the stream begins that this write goes on with, if that stream has all the room it gets.
+    /// Where the stream begins that this write goes on with, if that stream has all the room it gets: two segments, or
+    /// what passes to the medium and one write.
     pub(super) fn full_stream(&self, command: &Command) -> Option<u64> {
         let (start, end) = self.extent(command);
-        let mut begin = start;
+        let cache = &self.state.write_cache;
+        let mut incoming = start;
         for transfer in self.state.bus.iter().rev() {
             let (start, end) = self.extent(&transfer.queued.command);
-            if transfer.queued.command.kind == CommandKind::Write && end == begin {
-                begin = start;
+            if transfer.queued.command.kind == CommandKind::Write && end == incoming {
+                incoming = start;
             }
         }
-        begin = self.state.write_cache.begin_of_run(begin);
-        let is_full = begin < start && !self.limits.stream_fits(end - begin);
+        let begin = cache.begin_of_run(incoming);
+        let waits = incoming < start || cache.waiting_up_to(start).is_some();
+        let is_full = waits && !self.limits.stream_fits(end - begin);
         (is_full && !self.mechanics.is(Mutant::StreamsRunAhead)).then_some(begin)
     }
 

@@ -175,6 +175,7 @@ impl Disk {
         s.write_cache.take(first, self.near, &self.limits);
         s.job = Some(Job::Destage);
         self.state.wake_at = self.destage(now, at);
+        self.take_writes(now);
     }
 
     /// The waiting range with which the next pass begins, and when it may begin: one that is too old, or of the stream

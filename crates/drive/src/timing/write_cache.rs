@@ -120,14 +120,19 @@ impl WriteCache {
     pub(super) fn begin_of_run(&self, end: u64) -> u64 {
         let mut begin = end;
         loop {
-            let at = self.waiting.partition_point(|e| e.end < begin);
-            let waiting = self.waiting[at..].first();
             let before = |e: &&Extent| e.start < begin && begin <= e.end;
-            let Some(found) = waiting.into_iter().chain(&self.flying).find(before) else {
+            let flying = self.flying.iter().find(before);
+            let Some(found) = self.waiting_up_to(begin).or(flying) else {
                 return begin;
             };
             begin = found.start;
         }
+    }
+
+    /// The waiting range that holds the sector before `end`.
+    pub(super) fn waiting_up_to(&self, end: u64) -> Option<&Extent> {
+        let at = self.waiting.partition_point(|e| e.end < end);
+        self.waiting.get(at).filter(|e| e.start < end)
     }
 
     /// Enters a write of `[start, end)`. `apart`: never merges it with what it overlaps (a planted mistake).

@@ -221,14 +221,21 @@ pub(super) fn streams_pass_at_the_rate_of_the_zone(
 ) -> Verdict {
     let disk = profile.disk.as_ref().ok_or("a disk is needed")?;
     let bytes = 1000u64 << 20;
-    let count = bytes >> 17;
     let turn = 60_000.0 / disk.rpm;
     let rate = disk.media_rate_outer_mb_s;
     let least = 0.93 * rate * turn / (turn + disk.track_skew_ms);
     let aligned = 8 - profile.medium.lba_shift;
     for kind in [CommandKind::Read, CommandKind::Write] {
-        for depth in [1, 4, 32] {
-            let one = |n: u64| command(kind, aligned + n * 256, 256);
+        for (depth, sectors) in [
+            (1, 256),
+            (4, 256),
+            (32, 256),
+            (1, 2048),
+            (1, 4096),
+            (4, 16384),
+        ] {
+            let one = |n: u64| command(kind, aligned + n * u64::from(sectors), sectors);
+            let count = bytes / 512 / u64::from(sectors);
             let mut commands: Vec<Command> = (0..count).map(one).collect();
             commands.push(command(CommandKind::Flush, 0, 0));
             let mut timing = drive(profile, 1, mutant);
@@ -237,11 +244,11 @@ pub(super) fn streams_pass_at_the_rate_of_the_zone(
             let name = &profile.name;
             hold!(
                 got <= rate,
-                "{name}: {kind:?} x{depth}: {got} MB/s above {rate}"
+                "{name}: {kind:?} of {sectors} x{depth}: {got} MB/s above {rate}"
             );
             hold!(
                 got >= least,
-                "{name}: {kind:?} x{depth}: {got} MB/s below {least}"
+                "{name}: {kind:?} of {sectors} x{depth}: {got} MB/s below {least}"
             );
         }
     }
