@@ -167,7 +167,7 @@ impl L2Device {
         Some(buf)
     }
 
-    /// Writes blocks that are not there yet, and lists them.
+    /// Writes blocks and lists them. One that is there already is replaced.
     ///
     /// # Errors
     /// `Io`.
@@ -182,7 +182,8 @@ impl L2Device {
         let had = state.hand;
         for candidate in candidates {
             let identity = candidate.bp.identity();
-            if state.blocks.contains_key(&identity) || state.blocks.len() >= BLOCKS_MAX {
+            state.forget_block(&identity);
+            if state.blocks.len() >= BLOCKS_MAX {
                 continue;
             }
             let asize = self.shape.sectors(candidate.bp.psize());
@@ -359,7 +360,8 @@ impl L2Device {
         let (previous, entries) = log::decode(pointer, &bytes).ok()?;
         state.logs.insert(pointer.daddr.get(), asize);
         let count = usize::try_from(count).unwrap_or(0);
-        for entry in entries.iter().take(count) {
+        // The newest first, as the log blocks are read.
+        for entry in entries.iter().take(count).rev() {
             let (daddr, prop) = (entry.daddr.get(), L2Prop::from_raw(entry.prop.get()));
             let end = daddr.saturating_add(self.shape.sectors(prop.psize));
             let is_inside = daddr >= self.shape.start() && end <= self.shape.end();
@@ -401,6 +403,12 @@ impl State {
             self.blocks.remove(&old);
         }
         self.blocks.insert(identity, Spot { daddr, psize });
+    }
+
+    fn forget_block(&mut self, identity: &BlkIdentity) {
+        if let Some(spot) = self.blocks.remove(identity) {
+            self.by_place.remove(&spot.daddr);
+        }
     }
 
     /// Forgets what begins in this range.
