@@ -20,9 +20,8 @@ const LONG: [&str; 12] = [
     "kernel", "host", "storm", "matrix", "zfs", "reflow", "mount", "removal", "upgrade", "tree",
     "sweep", "plan",
 ];
-/// Programs at a time; each runs as many tests at a time as there are processors. With two, a third of the time of two
-/// processors is left.
-const AT_ONCE: usize = 3;
+/// Programs at a time; each runs as many tests at a time as there are processors. Three take as long on two processors.
+const AT_ONCE: usize = 2;
 
 /// A test program.
 struct Program {
