@@ -43,8 +43,9 @@ may be left out here, too. Its clock moves only while a command runs in it. `ash
 
     create      make a machine; `ashift drives` lists the profiles; HOST says what computing takes:
                 none (the default: nothing), modern, freebsd-8, freebsd-9, freebsd-13, at another clock
-                modern@1.5GHz, with all drives behind one bus modern@160MB/s; with a memory of SIZE its caches, its limit on dirty data and the length of its txgs are as the ZFS
-                of that host makes them of it, and bonnie++ knows it
+                modern@1.5GHz, with all drives behind one bus modern@160MB/s; with a memory of SIZE
+                its caches, its limit on dirty data and the length of its txgs are as the ZFS of
+                that host makes them of it, and bonnie++ knows it
     show        its clock, its drives, and everything that has a name in it
     add         add drives, or put pulled ones back (NAME alone)
     pull        take drives out, as a hand would: what only their caches hold is lost

@@ -21,6 +21,13 @@ fn disks() -> impl Iterator<Item = &'static Arc<Profile>> {
     profiles().iter().filter(|p| p.disk.is_some())
 }
 
+/// Holds a law on each of them.
+fn on_every_disk(law: fn(&Arc<Profile>, Option<Mutant>) -> Verdict) {
+    for profile in disks() {
+        law(profile, None).unwrap();
+    }
+}
+
 fn find(name: &str) -> Arc<Profile> {
     Profile::find(name).expect("it is built in")
 }
@@ -232,51 +239,37 @@ fn a_drive_without_a_write_cache_is_done_when_the_medium_is() {
 
 #[test]
 fn random_reads_take_a_seek_and_half_a_revolution_on_every_disk() {
-    for profile in disks() {
-        laws::random_reads_take_a_seek_and_half_a_turn(profile, None).unwrap();
-    }
+    on_every_disk(laws::random_reads_take_a_seek_and_half_a_turn);
 }
 
 #[test]
 fn deeper_queues_are_never_slower_on_any_disk() {
-    for profile in disks() {
-        laws::depth_helps(profile, None).unwrap();
-    }
+    on_every_disk(laws::depth_helps);
 }
 
 #[test]
 fn streams_pass_at_the_rate_of_the_zone_on_every_disk_at_every_depth() {
-    for profile in disks() {
-        laws::streams_pass_at_the_rate_of_the_zone(profile, None).unwrap();
-    }
+    on_every_disk(laws::streams_pass_at_the_rate_of_the_zone);
 }
 
 #[test]
 fn cached_writes_are_chosen_from_as_queued_reads_are_on_every_disk() {
-    for profile in disks() {
-        laws::cached_writes_are_chosen_from_as_queued_reads_are(profile, None).unwrap();
-    }
+    on_every_disk(laws::cached_writes_are_chosen_from_as_queued_reads_are);
 }
 
 #[test]
 fn streams_stay_in_the_read_cache_of_every_disk() {
-    for profile in disks() {
-        laws::streams_stay_in_the_read_cache(profile, None).unwrap();
-    }
+    on_every_disk(laws::streams_stay_in_the_read_cache);
 }
 
 #[test]
 fn streams_do_not_run_ahead_of_any_disk() {
-    for profile in disks() {
-        laws::streams_do_not_run_ahead(profile, None).unwrap();
-    }
+    on_every_disk(laws::streams_do_not_run_ahead);
 }
 
 #[test]
 fn nobody_starves_on_any_disk() {
-    for profile in disks() {
-        laws::nobody_starves(profile, None).unwrap();
-    }
+    on_every_disk(laws::nobody_starves);
 }
 
 proptest! {
