@@ -363,6 +363,47 @@ fn replace_a_device(kind: (VdevKind, usize)) {
     assert_eq!(pool.scrub("replaced"), (0, 0));
 }
 
+/// Each of two devices being replaced has some blocks of a txg, and its replacement the others.
+#[test]
+fn sides_that_each_missed_some_blocks_of_a_txg_have_them_all() {
+    for kind in [raidz(4, 1), raidz(5, 2), draid(1, 2, 0, 4)] {
+        let mut pool = Pool::new(kind);
+        pool.write(0);
+        pool.write(1 << 20);
+        let olds = [1, 2];
+        let news = olds.map(|n| (disk(20 + n), Guid(101 + n as u64)));
+        let news = news.map(|(disk, old)| {
+            let new = leaf(old.0 + 100, disk.clone());
+            let attached = pool.tree.attach(old, &new, Attach::Replacement, Txg(10));
+            attached.unwrap();
+            (disk, new)
+        });
+        assert!(pool.scrub("resilvered").1 > 0);
+        for (n, (disk, new)) in olds.iter().zip(&news) {
+            let (old, middle) = (&pool.disks[*n], LABEL_START_SIZE + (128 << 10));
+            old.damage(LABEL_START_SIZE..middle, Damage::Flip(3));
+            disk.damage(middle..STRIPED_DISK_BYTES, Damage::Flip(5));
+            new.leaf().dirty_dtl(0..20);
+            pool.tree.devices().iter().for_each(|device| {
+                if device.guid() == Guid(101 + *n as u64) {
+                    device.leaf().dirty_dtl(0..20);
+                }
+            });
+        }
+        pool.check_reads("both sides");
+        let (bad, repaired) = pool.scrub("both sides");
+        assert!(bad > 0 && bad == repaired, "{bad} bad, {repaired} repaired");
+        for (_, new) in &news {
+            new.leaf().clear_dtl(&(0..20));
+        }
+        for old in olds {
+            pool.tree.detach(Guid(101 + old as u64)).unwrap();
+        }
+        pool.check_reads("replaced");
+        assert_eq!(pool.scrub("replaced"), (0, 0));
+    }
+}
+
 #[test]
 fn a_vdev_answers_while_enough_of_its_devices_do() {
     for (kind, children, nparity) in shapes() {

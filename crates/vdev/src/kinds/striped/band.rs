@@ -48,6 +48,12 @@ impl Bytes<'_> {
     }
 }
 
+impl PartialEq for Bytes<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
 impl Deref for Bytes<'_> {
     type Target = [u8];
 

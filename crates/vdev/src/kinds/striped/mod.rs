@@ -26,6 +26,7 @@ mod band;
 mod mend;
 mod read;
 mod row;
+mod sides;
 mod strip;
 
 use std::ops::Range;

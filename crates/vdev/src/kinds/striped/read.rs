@@ -4,14 +4,16 @@
 //! A good block is read from its data columns alone ([`read_data`]). Otherwise a [`Stripe`] has all columns
 //! that can be read, parity included, and tries which of them to believe until the block's checksum is
 //! right: first all; then without those of devices that missed the block's txg; then without every
-//! combination of one, two and three more children, as long as there is parity for them in each row. Once the
-//! block is known, so is every column, and those that were wrong are counted and written again. The zeros
-//! that fill up a column ([`Column::stored`]) are read and compared by a scrub only.
+//! combination of one, two and three more children, as long as there is parity for them in each row; then
+//! the same with what other sides of children have that are mirrors ([`super::sides`]). Once the block is known,
+//! so is every column, and those that were wrong are counted and written again. The zeros that fill up a column
+//! ([`Column::stored`]) are read and compared by a scrub only.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev_draid.c` (`vdev_draid_map_verify_empty`), `module/zfs/vdev_raidz.c`
 //! (`vdev_raidz_io_start_read`, `vdev_raidz_io_done`, `vdev_raidz_combrec`, `vdev_raidz_io_done_verified`).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::{BlockBuf, Error, ErrorKind, Result, Txg};
@@ -20,6 +22,7 @@ use zio::{Io, Purpose, RunBlock, ScrubReport};
 use super::band::{Band, Fate, Prior};
 use super::mend::Mend;
 use super::row::{Column, Row, Rows};
+use super::sides::{Side, read_others};
 use super::strip::{cut, data_len, parity_of};
 use crate::Vdev;
 use crate::kinds::Node;
@@ -229,19 +232,26 @@ impl<'a, R: Row> Stripe<'a, R> {
         let Some(spare) = self.spare(&missing) else {
             return Err(self.lack());
         };
-        let mut numbers = self.children_read();
+        let children = self.children_read();
+        let mut numbers = children.clone();
         numbers.extend(suspects.of_the_past());
-        for size in usize::from(!has_more)..=spare {
-            let mut is_right = |wrong: &[usize]| {
-                let lost = self.lost(&missing, suspects, wrong);
-                // Parity that is wrong changes nothing if no data is computed from the rest.
-                let is_tried = size > 0 && lost.iter().flatten().all(|n| *n < self.nparity);
-                let is_enough = lost.iter().all(|lost| lost.len() <= self.nparity);
-                is_enough && !is_tried && self.is_right_without(&lost, buf, verify)
-            };
-            if any_combination(&numbers, size, &mut Vec::new(), &mut is_right) {
-                return Ok(());
-            }
+        let is_found = |stripe: &Self, sizes: Range<usize>, buf: &mut [u8]| {
+            sizes.into_iter().any(|size| {
+                let mut is_right = |wrong: &[usize]| {
+                    let lost = stripe.lost(&missing, suspects, wrong);
+                    stripe.is_worth_a_try(size, &lost)
+                        && stripe.is_right_without(&lost, buf, verify)
+                };
+                any_combination(&numbers, size, &mut Vec::new(), &mut is_right)
+            })
+        };
+        if is_found(self, usize::from(!has_more)..spare + 1, buf) {
+            return Ok(());
+        }
+        let mut others = read_others((self.node, &self.io), &self.bands, &children);
+        let mut is_right = |stripe: &Self| is_found(stripe, 0..spare + 1, buf);
+        if !others.is_empty() && self.any_sides(&mut others, &mut is_right) {
+            return Ok(());
         }
         if self.io.purpose != Purpose::Speculative {
             let columns = self.bands.iter().flat_map(Band::read_columns);
@@ -249,6 +259,36 @@ impl<'a, R: Row> Stripe<'a, R> {
         }
         let what = "no combination of columns has the right checksum";
         Err(Error::new(ErrorKind::Checksum, what))
+    }
+
+    /// Whether `is_right` accepts the stripe with any choice of sides; it is left with that.
+    fn any_sides(
+        &mut self,
+        others: &mut [Vec<Side<'a>>],
+        is_right: &mut dyn FnMut(&Self) -> bool,
+    ) -> bool {
+        let Some((sides, rest)) = others.split_first_mut() else {
+            return is_right(self);
+        };
+        if self.any_sides(rest, is_right) {
+            return true;
+        }
+        for side in sides {
+            side.swap(&mut self.bands);
+            if self.any_sides(rest, is_right) {
+                return true;
+            }
+            side.swap(&mut self.bands);
+        }
+        false
+    }
+
+    /// Whether the block may be there without these columns of each row, where `size` children were taken to be wrong
+    /// besides what is missing.
+    fn is_worth_a_try(&self, size: usize, lost: &[Vec<usize>]) -> bool {
+        // Parity that is wrong changes nothing if no data is computed from the rest.
+        let is_tried = size > 0 && lost.iter().flatten().all(|n| *n < self.nparity);
+        !is_tried && lost.iter().all(|lost| lost.len() <= self.nparity)
     }
 
     /// The columns of each row that were not read.
