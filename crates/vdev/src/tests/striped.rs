@@ -371,8 +371,8 @@ fn sides_that_each_missed_some_blocks_of_a_txg_have_them_all() {
         pool.write(0);
         pool.write(1 << 20);
         let olds = [1, 2];
-        let news = olds.map(|n| (disk(20 + n), Guid(101 + n as u64)));
-        let news = news.map(|(disk, old)| {
+        let news = olds.map(|n| {
+            let (disk, old) = (disk(20 + n), Guid(101 + n as u64));
             let new = leaf(old.0 + 100, disk.clone());
             let attached = pool.tree.attach(old, &new, Attach::Replacement, Txg(10));
             attached.unwrap();
@@ -380,15 +380,13 @@ fn sides_that_each_missed_some_blocks_of_a_txg_have_them_all() {
         });
         assert!(pool.scrub("resilvered").1 > 0);
         for (n, (disk, new)) in olds.iter().zip(&news) {
-            let (old, middle) = (&pool.disks[*n], LABEL_START_SIZE + (128 << 10));
-            old.damage(LABEL_START_SIZE..middle, Damage::Flip(3));
+            let middle = LABEL_START_SIZE + (128 << 10);
+            pool.disks[*n].damage(LABEL_START_SIZE..middle, Damage::Flip(3));
             disk.damage(middle..STRIPED_DISK_BYTES, Damage::Flip(5));
-            new.leaf().dirty_dtl(0..20);
-            pool.tree.devices().iter().for_each(|device| {
-                if device.guid() == Guid(101 + *n as u64) {
-                    device.leaf().dirty_dtl(0..20);
-                }
-            });
+            let (old, _) = pool.tree.find_device(Guid(101 + *n as u64)).unwrap();
+            for side in [&old, new] {
+                side.leaf().dirty_dtl(0..20);
+            }
         }
         pool.check_reads("both sides");
         let (bad, repaired) = pool.scrub("both sides");

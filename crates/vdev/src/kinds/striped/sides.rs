@@ -4,6 +4,9 @@
 //! that has the block: each may have missed some writes of the same txg, and either may have rotted. A block that is
 //! not found with the bytes read first may be there with those of the others.
 //!
+//! A write to a mirror succeeds only if one device took all of it, so a side is chosen for all columns of a block that
+//! are on the child.
+//!
 //! # Source
 //! OpenZFS has nothing like it: below `module/zfs/vdev_raidz.c`, `module/zfs/vdev_mirror.c` returns what one side has.
 
@@ -32,6 +35,7 @@ struct SideColumn<'a> {
 }
 
 impl<'a> Side<'a> {
+    /// Nothing if the device cannot be read there: then it has nothing to choose.
     fn read<R: Row>(
         (node, io): (&Node<'_>, &Io),
         bands: &[Band<'a, R>],
