@@ -4,7 +4,8 @@
 //! The cache of an emulated machine may be several times as large as what it may take of this computer's memory.
 //! What programs write over and over compresses to a few bytes. So a block that was cached is kept as it is until
 //! [`FRESH_BYTES_MAX`] of others have come after it, and is then packed if that is worth it; when it is found again,
-//! it is unpacked and fresh once more. [`Room`] counts what all of it takes.
+//! it is unpacked and fresh once more. Another processor packs ([`rt::aside`]): a block is kept as it is until
+//! [`PACKING_BYTES_MAX`] have come after it to be packed. [`Room`] counts what all of it takes.
 //!
 //! # Invariants
 //! 1. Without a bound nothing is packed.
@@ -16,11 +17,16 @@ use std::sync::Arc;
 use base::{BlockBuf, Buf};
 use compress::Algorithm;
 use phys::CompressType;
+use rt::Aside;
 
 /// How many bytes of the blocks that came last are kept as they are: the working set of readers and writers.
 const FRESH_BYTES_MAX: u64 = 64 << 20;
 /// But at most one part in this many of what may be taken.
 const FRESH_SHARE: u64 = 4;
+/// How many bytes are being packed on another processor, at most: what it does while new ones come.
+const PACKING_BYTES_MAX: u64 = 8 << 20;
+/// But at most one part in this many of what may be taken.
+const PACKING_SHARE: u64 = 16;
 /// Smaller blocks are not worth packing.
 const PACKED_LEN_MIN: usize = 4096;
 /// A packed block takes at most this fraction.
@@ -54,24 +60,13 @@ impl Kept {
             }
         }
     }
+}
 
-    /// Packs it. Returns whether that was worth it.
-    fn pack(&mut self, scratch: &mut Vec<u8>) -> bool {
-        let Kept::Plain(buf) = self else {
-            return false;
-        };
-        if buf.len() < PACKED_LEN_MIN {
-            return false;
-        }
-        scratch.resize(buf.len() / WORTH, 0);
-        let Some(len) = compress::compress(Algorithm::Lz4, buf, scratch) else {
-            return false;
-        };
-        let bytes = scratch.get(..len).expect("no longer than its room").into();
-        let len = buf.len();
-        *self = Kept::Packed { bytes, len };
-        true
-    }
+/// Packs a block, if that is worth it.
+fn packed(buf: &Buf) -> Option<Arc<[u8]>> {
+    let mut scratch = BlockBuf::scratch(buf.len() / WORTH);
+    let len = compress::compress(Algorithm::Lz4, buf, &mut scratch)?;
+    Some(scratch.get(..len).expect("no longer than its room").into())
 }
 
 /// A block among the fresh ones, by its entry and by when it came; the entry may hold another one by now.
@@ -82,6 +77,13 @@ pub(crate) struct Fresh {
     len: u64,
 }
 
+/// A block that is being packed on another processor.
+#[derive(Debug)]
+struct Packing {
+    block: Fresh,
+    result: Aside<Option<Arc<[u8]>>>,
+}
+
 /// What the bytes of all blocks take, and which of them are fresh.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
@@ -90,10 +92,12 @@ pub(crate) struct Room {
     bytes: u64,
     fresh: VecDeque<Fresh>,
     fresh_bytes: u64,
+    /// Those that came before the fresh ones.
+    packing: VecDeque<Packing>,
+    packing_bytes: u64,
     next_stamp: u64,
     /// Blocks evicted because they take more than the bound.
     pub(crate) evictions: u64,
-    scratch: Vec<u8>,
 }
 
 impl Room {
@@ -140,8 +144,7 @@ impl Room {
 
     /// The oldest of the fresh blocks, if there are too many of them.
     pub(crate) fn stale(&mut self) -> Option<Fresh> {
-        let share = self.bound.map_or(u64::MAX, |bound| bound / FRESH_SHARE);
-        if self.fresh_bytes <= share.min(FRESH_BYTES_MAX) {
+        if self.fresh_bytes <= self.share(FRESH_SHARE).min(FRESH_BYTES_MAX) {
             return None;
         }
         let fresh = self.fresh.pop_front()?;
@@ -149,10 +152,42 @@ impl Room {
         Some(fresh)
     }
 
-    /// Packs a block that is no longer fresh, if that is worth it.
-    pub(crate) fn pack(&mut self, kept: &mut Kept) {
-        self.bytes -= kept.bytes();
-        kept.pack(&mut self.scratch);
+    fn share(&self, parts: u64) -> u64 {
+        self.bound.map_or(u64::MAX, |bound| bound / parts)
+    }
+
+    /// Begins to pack a block that is no longer fresh.
+    pub(crate) fn pack(&mut self, block: Fresh, kept: &Kept) {
+        let Kept::Plain(buf) = kept else { return };
+        if buf.len() < PACKED_LEN_MIN {
+            return;
+        }
+        let buf = buf.clone();
+        self.packing_bytes += block.len;
+        self.packing.push_back(Packing {
+            block,
+            result: rt::aside(move || packed(&buf)),
+        });
+    }
+
+    /// The block that has been packed for longest, if enough others are, and its bytes if that was worth it.
+    pub(crate) fn packed(&mut self) -> Option<(Fresh, Option<Arc<[u8]>>)> {
+        if self.packing_bytes <= self.share(PACKING_SHARE).min(PACKING_BYTES_MAX) {
+            return None;
+        }
+        let Packing { block, result } = self.packing.pop_front()?;
+        self.packing_bytes -= block.len;
+        Some((block, result.take()))
+    }
+
+    /// A block takes only its packed bytes from now on.
+    pub(crate) fn replace(&mut self, kept: &mut Kept, bytes: Arc<[u8]>) {
+        self.remove(kept);
+        let Kept::Plain(buf) = kept else {
+            unreachable!("it would have come anew");
+        };
+        let len = buf.len();
+        *kept = Kept::Packed { bytes, len };
         self.bytes += kept.bytes();
     }
 }

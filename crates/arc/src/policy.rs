@@ -549,11 +549,19 @@ impl Policy {
         entry.stamp = self.room.add(at, &kept);
         entry.kept = Some(kept);
         while let Some(stale) = self.room.stale() {
-            let entry = &mut self.entries[stale.at as usize];
+            let entry = &self.entries[stale.at as usize];
             if entry.stamp == stale.stamp
-                && let Some(kept) = &mut entry.kept
+                && let Some(kept) = &entry.kept
             {
-                self.room.pack(kept);
+                self.room.pack(stale, kept);
+            }
+        }
+        while let Some((packed, bytes)) = self.room.packed() {
+            let entry = &mut self.entries[packed.at as usize];
+            if entry.stamp == packed.stamp
+                && let (Some(kept), Some(bytes)) = (&mut entry.kept, bytes)
+            {
+                self.room.replace(kept, bytes);
             }
         }
     }

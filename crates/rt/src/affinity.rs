@@ -14,7 +14,8 @@ use std::sync::OnceLock;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-use crate::{parallelism, sim};
+use crate::parallel::processors;
+use crate::sim;
 
 thread_local! {
     /// The only processor that this thread runs on.
@@ -33,7 +34,7 @@ pub fn stay_on(processor: Option<usize>) -> bool {
 /// [`stay_on`], in a simulation, too.
 fn put(processor: Option<usize>) -> bool {
     // Counted before this thread has fewer.
-    let _ = parallelism();
+    let _ = processors();
     let anywhere = ANYWHERE.get_or_init(|| sched_getaffinity(None).ok());
     let Some(anywhere) = anywhere else {
         return false;
@@ -80,7 +81,7 @@ pub(crate) fn anywhere<T>(f: impl FnOnce() -> T) -> impl FnOnce() -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spawn;
+    use crate::{parallelism, spawn};
 
     #[test]
     fn a_thread_stays_where_it_is_put_and_what_it_starts_does_not() {

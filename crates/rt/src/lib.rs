@@ -19,6 +19,8 @@
 //! A simulation can also serve threads outside of it ([`open_door`]): they come in, and time passes only while some of
 //! them are there.
 //!
+//! What is computed from bytes alone, and is needed later, can be computed on another processor ([`aside`]).
+//!
 //! Simulating an hour of disk time thus takes only as long as the computing in it, and the same
 //! seed gives the same interleaving, the same times and the same random numbers.
 //!
@@ -46,6 +48,7 @@
 //! The names follow OpenZFS `include/sys/zfs_context.h` (mutex, condvar, taskq, `gethrtime`).
 
 mod affinity;
+mod aside;
 mod clock;
 mod one_shot;
 mod parallel;
@@ -58,6 +61,7 @@ mod thread;
 mod timer;
 
 pub use affinity::stay_on;
+pub use aside::{Aside, aside};
 pub use clock::{SIMULATED_EPOCH_SECS, Timestamp, now_ns, sleep_ns, step_wall_clock, wall_clock};
 pub use one_shot::OneShot;
 pub use parallel::{parallel_map, parallelism};

@@ -26,7 +26,8 @@ pub fn parallelism() -> usize {
     if sim::is_simulated() { 1 } else { processors() }
 }
 
-fn processors() -> usize {
+/// The processors of this computer that the process may use, in a simulation, too.
+pub(crate) fn processors() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, Into::into))
 }

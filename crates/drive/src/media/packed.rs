@@ -50,8 +50,8 @@ pub(super) const PIECE_BYTES_MAX: usize = 128 << 10;
 const PIECE_BYTES_MIN: usize = 4096;
 /// What is packed takes at most this fraction: with less, fragments of a record would cost more than they save.
 const WORTH: usize = 4;
-/// From this length on, the first quarter of a piece is tried before all of it: most of what is
-/// written does not compress, and to find that out of all of it takes as long as to write it.
+/// From this length on, the first quarter of a piece is tried before all of it, unless the piece before was packed:
+/// most of what is written does not compress, and to find that out of all of it takes as long as to write it.
 const TRIED_FROM_BYTES: usize = 64 << 10;
 const TRIED_PART: usize = 4;
 const RECORD_BYTES_MAX: usize = HEADER_BYTES + PIECE_BYTES_MAX / WORTH;
@@ -163,6 +163,8 @@ pub(super) struct Packed {
     /// The record that was read last, and its bytes of the medium.
     unpacked: (u64, Vec<u8>),
     scratch: Vec<u8>,
+    /// Whether the last piece was packed: the next one is likely to be as worth it.
+    was_worth: bool,
     #[cfg(test)]
     pub(super) life: Option<super::tests::Life>,
 }
@@ -181,6 +183,7 @@ impl Packed {
             slack_bytes: SLACK_BYTES,
             unpacked: (0, Vec::new()),
             scratch: Vec::new(),
+            was_worth: false,
             #[cfg(test)]
             life: None,
         };
@@ -231,9 +234,11 @@ impl Packed {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(RECORD_BYTES_MAX, 0);
         let target = &mut scratch[HEADER_BYTES..HEADER_BYTES + data.len() / WORTH];
-        let payload = may_be_worth(data, target)
+        let is_tried = self.was_worth || may_be_worth(data, target);
+        let payload = is_tried
             .then(|| compress::compress(Algorithm::Lz4, data, target))
             .flatten();
+        self.was_worth = payload.is_some();
         let written = match payload {
             None => Ok(false),
             Some(payload_bytes) => {
