@@ -28,6 +28,7 @@ const PACKAGES: &[&str] = &[
     "strace",
     "parallel",
     "fuse3",
+    "xz-utils",
 ];
 /// Packages from bookworm-backports, section contrib.
 const BACKPORTS: &[&str] = &["zfs-dkms", "zfsutils-linux", "zfs-test", "libzfslinux-dev"];
@@ -62,6 +63,7 @@ pub(crate) fn is_installed() -> bool {
         "strace",
         "parallel",
         "fusermount3",
+        "xz",
     ];
     tools
         .iter()

@@ -9,6 +9,7 @@
 //! test passes without having tested anything; if `CI` is set they panic instead, because nothing may be
 //! missing there.
 
+mod boot_files;
 pub mod install;
 pub mod parity;
 pub mod tools;

@@ -1,10 +1,9 @@
 //! A Linux kernel with the real OpenZFS module, in QEMU, for one shell script at a time.
 //!
 //! # What it is
-//! An initial RAM disk with busybox, the module and `zpool`/`zfs`/`zdb` is built once per kernel
-//! release and kept in the user's cache folder. The guest gets each image as a virtio disk
-//! (`/dev/vda`, `/dev/vdb`, …) and a folder of the host as `/host`; it runs `/host/script` as
-//! root and powers off. A boot takes about ten seconds under emulation.
+//! The guest has busybox, the module and `zpool`/`zfs`/`zdb` ([`BootFiles`]). It gets each image as a
+//! virtio disk (`/dev/vda`, `/dev/vdb`, …) and a folder of the host as `/host`; it runs
+//! `/host/script` as root and powers off. A boot takes about eight seconds under emulation.
 //!
 //! # A boot that hangs
 //! Now and then an emulated processor stays for ever in a piece of code that the other one has
@@ -15,17 +14,16 @@
 //! There is no udev in the guest: import with `zpool import -d /dev`.
 
 use std::fs;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use crate::boot_files::BootFiles;
 
 /// A guest that can be booted.
 #[derive(Debug)]
 pub struct Guest {
-    release: String,
-    initrd: PathBuf,
+    boot_files: BootFiles,
     memory_mib: u32,
 }
 
@@ -55,47 +53,12 @@ const TIME_LIMIT_S: &str = "1200";
 /// How long a guest may take to come to its script, also on a computer that is busy.
 const BOOT_LIMIT: Duration = Duration::from_secs(150);
 
+/// The emulated processor. At its start OpenZFS measures each kind of vector instruction that a processor has, which
+/// takes seconds for those that it emulates as slowly as AVX2.
+const PROCESSOR: &str = "Westmere";
+
 /// How often a guest is booted that does not come to its script.
 const BOOTS: u32 = 3;
-
-/// Held while the initial RAM disk is built.
-static BUILDING: Mutex<()> = Mutex::new(());
-
-/// The init script of the guest.
-const INIT: &str = r#"#!/bin/sh
-export PATH=/sbin:/bin
-mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmp /tmp
-ln -s /proc/self/mounts /etc/mtab
-while read m; do insmod /mods/$m || echo "insmod $m failed"; done </mods/order
-mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 host /host
-cd /host; echo >/host/started; sh /host/script >/host/output 2>&1; echo $? >/host/status
-sync; poweroff -f
-"#;
-
-/// Lays out the initial RAM disk in folder `$1` for kernel release `$2`, and packs it into file `$3`.
-const BUILD: &str = r#"set -eu
-root=$1 release=$2 output=$3
-mkdir -p "$root/bin" "$root/sbin" "$root/etc" "$root/proc" "$root/sys" "$root/dev" "$root/tmp" \
-  "$root/mnt" "$root/run" "$root/host" "$root/mods"
-cp /bin/busybox "$root/bin/"
-for applet in $(/bin/busybox --list); do
-  [ -e "$root/bin/$applet" ] || ln -s busybox "$root/bin/$applet"; done
-for tool in zpool zfs zdb zhack zstream mount.zfs; do
-  path=$(ls /sbin/$tool /usr/sbin/$tool 2>/dev/null | head -1)
-  cp "$path" "$root/sbin/"
-  ldd "$path" | awk '/=> \//{print $3} /ld-linux/{print $1}' | while read -r lib; do
-    mkdir -p "$root$(dirname "$lib")"; cp -Lu "$lib" "$root$lib"; done
-done
-lib=/lib/x86_64-linux-gnu/libgcc_s.so.1
-mkdir -p "$root$(dirname $lib)"; cp -L $lib "$root$lib"
-for m in virtio_pci virtio_blk 9pnet_virtio 9p zfs; do
-  modprobe -S "$release" --show-depends $m | awk '/^insmod/{print $2}'
-done | awk '!seen[$0]++' | while read -r m; do
-  cp "$m" "$root/mods/"; basename "$m" >>"$root/mods/order"; done
-chmod +x "$root/init"
-(cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$output.part"
-mv "$output.part" "$output"
-"#;
 
 impl Guest {
     /// The newest installed kernel release that has an OpenZFS module.
@@ -124,38 +87,10 @@ impl Guest {
             crate::skip("QEMU or a kernel with the OpenZFS module is missing");
             return None;
         };
-        let initrd = Self::initrd(&release);
         Some(Guest {
-            release,
-            initrd,
+            boot_files: BootFiles::of(&release),
             memory_mib: 2048,
         })
-    }
-
-    fn initrd(release: &str) -> PathBuf {
-        let home = std::env::var_os("HOME").map_or_else(std::env::temp_dir, PathBuf::from);
-        let cache = std::env::var_os("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
-        let folder = cache.join("ashift");
-        // The tests of one process build it once.
-        let _building = BUILDING.lock();
-        fs::create_dir_all(&folder).expect("the cache folder can be made");
-        // Another script makes another RAM disk.
-        let scripts = BuildHasherDefault::<DefaultHasher>::default().hash_one((INIT, BUILD));
-        let initrd = folder.join(format!("openzfs-{scripts:016x}-{release}.gz"));
-        if initrd.exists() {
-            return initrd;
-        }
-        let root = tempfile::tempdir().expect("a temporary folder");
-        fs::write(root.path().join("init"), INIT).expect("init is written");
-        let own = folder.join(format!("building-{}.gz", std::process::id()));
-        let status = Command::new("sh")
-            .args(["-c", BUILD, "build"])
-            .args([root.path(), Path::new(release), &own])
-            .status()
-            .expect("sh starts");
-        assert!(status.success(), "the initial RAM disk was not built");
-        fs::rename(&own, &initrd).expect("the initial RAM disk is put in place");
-        initrd
     }
 
     /// Boots, runs `script` with `disks` attached and `host` as `/host`, and powers off.
@@ -219,7 +154,7 @@ impl Guest {
             "-accel",
             "tcg,thread=multi",
             "-cpu",
-            "max",
+            PROCESSOR,
         ]);
         command.args([
             "-smp",
@@ -231,10 +166,9 @@ impl Guest {
         ]);
         command
             .arg("-kernel")
-            .arg(format!("/boot/vmlinuz-{}", self.release));
-        command
+            .arg(&self.boot_files.kernel)
             .arg("-initrd")
-            .arg(&self.initrd)
+            .arg(&self.boot_files.initrd)
             .args(["-append", "console=ttyS0 panic=-1 cryptomgr.notests"]);
         for (i, disk) in disks.iter().enumerate() {
             let file = disk.display();
