@@ -140,7 +140,7 @@ impl Bench {
     /// Overwrites a part of an image with a pattern that is never written otherwise.
     pub(crate) fn scribble(&self, name: &str, range: Range<u64>) {
         let file = File::options().write(true).open(self.path(name)).unwrap();
-        let rubbish = vec![0xa5; 1 << 20];
+        let rubbish = vec![0xa5; (range.end - range.start).min(1 << 20) as usize];
         let mut at = range.start;
         while at < range.end {
             let length = (range.end - at).min(rubbish.len() as u64);

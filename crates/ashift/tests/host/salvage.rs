@@ -3,8 +3,10 @@
 //! below what was lost is found. Each case is tried once more without any uberblock, by `--scan`. `DAMAGE=10000` for so
 //! many cases.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use phys::label::{LABEL_SIZE, LABEL_START_SIZE, UBERBLOCK_RING_OFFSET};
@@ -52,6 +54,10 @@ struct Block {
 struct Sample {
     bench: Bench,
     images: usize,
+    /// The images as they were.
+    whole: Vec<Vec<u8>>,
+    /// What was overwritten of them since.
+    damage: RefCell<Vec<(usize, Range<u64>)>>,
     files: BTreeMap<String, Vec<u8>>,
     /// Where the objects are that have a path.
     paths: BTreeMap<i64, String>,
@@ -96,14 +102,34 @@ impl Sample {
         let mut sample = Sample {
             bench,
             images,
+            whole: Vec::new(),
+            damage: RefCell::default(),
             files,
             paths: BTreeMap::new(),
             blocks: Vec::new(),
         };
         sample.list("tank/x", true);
         sample.list("tank", false);
-        (0..images).for_each(|image| sample.bench.set_aside(name(image)));
+        sample.whole = sample.read_images();
         sample
+    }
+
+    fn read_images(&self) -> Vec<Vec<u8>> {
+        let paths = (0..self.images).map(|image| self.bench.path(name(image)));
+        paths.map(|path| fs::read(path).unwrap()).collect()
+    }
+
+    fn scribble(&self, image: usize, range: Range<u64>) {
+        self.bench.scribble(name(image), range.clone());
+        self.damage.borrow_mut().push((image, range));
+    }
+
+    /// Undoes all damage.
+    fn restore(&self) {
+        for (image, range) in self.damage.take() {
+            let bytes = &self.whole[image][range.start as usize..range.end as usize];
+            self.bench.scribble_with(name(image), range.start, bytes);
+        }
     }
 
     /// Reads what `zdb` says of the blocks of a file system, or of the MOS.
@@ -154,18 +180,17 @@ impl Sample {
             };
             let at = LABEL_START_SIZE + row * SECTOR;
             for device in devices.into_iter().filter(|device| on(*device)) {
-                self.bench.scribble(name(device), at..at + SECTOR);
+                self.scribble(device, at..at + SECTOR);
             }
         }
     }
 
     /// Overwrites all uberblocks.
     fn lose_rings(&self) {
-        for name in (0..self.images).map(name) {
+        for image in 0..self.images {
             for label in 0..4 {
-                let at = self.bench.label_offset(name, label);
-                let ring = at + UBERBLOCK_RING_OFFSET..at + LABEL_SIZE;
-                self.bench.scribble(name, ring);
+                let at = self.bench.label_offset(name(image), label);
+                self.scribble(image, at + UBERBLOCK_RING_OFFSET..at + LABEL_SIZE);
             }
         }
     }
@@ -204,7 +229,7 @@ fn journal(bench: &Bench) -> BTreeMap<String, (String, String)> {
 
 fn case(sample: &Sample, dice: &mut Dice, has_rings: bool) -> String {
     let bench = &sample.bench;
-    (0..sample.images).for_each(|image| bench.restore(name(image)));
+    sample.restore();
     let is_covered = dice.below(3) == 0;
     let mut what = Vec::new();
     let mut lost: Option<BTreeSet<i64>> = Some(BTreeSet::new());
@@ -262,7 +287,7 @@ fn case(sample: &Sample, dice: &mut Dice, has_rings: bool) -> String {
 
 /// Found by these cases: the names in a directory are lost, and those in one of its directories.
 fn nested(sample: &Sample) {
-    (0..sample.images).for_each(|image| sample.bench.restore(name(image)));
+    sample.restore();
     let is_one = |path: &str| matches!(path, "/tree/two" | "/tree/two/deep");
     let objects = sample.paths.iter().filter(|(_, path)| is_one(path));
     let lost: BTreeSet<i64> = objects.map(|(object, _)| *object).collect();
@@ -352,18 +377,28 @@ fn what_is_left_of_damaged_pools_is_found_and_nothing_wrong_is_called_whole() {
         .ok()
         .and_then(|text| text.parse().ok());
     let (cases, first): (u64, u64) = (cases.unwrap_or(CASES), first.unwrap_or(1));
-    for (at, layout) in (0..).zip(LAYOUTS) {
-        let mut dice = Dice(first.wrapping_add(at));
-        let sample = Sample::new(layout, &mut dice);
-        assert!(sample.blocks.len() > 200, "{}", sample.blocks.len());
-        assert_eq!(sample.paths.len(), sample.files.len() + 6);
-        nested(&sample);
-        for n in 0..cases.div_ceil(LAYOUTS.len() as u64) {
-            let seed = first.wrapping_add(1000 * (n + 1)).wrapping_add(at);
-            for has_rings in [true, false] {
-                eprintln!("SEED={first}, case {n} of {layout:?}, uberblocks: {has_rings}");
-                case(&sample, &mut Dice(seed), has_rings);
-            }
+    std::thread::scope(|scope| {
+        for at in 0..LAYOUTS.len() {
+            let cases = cases.div_ceil(LAYOUTS.len() as u64);
+            scope.spawn(move || damage_often(at, first, cases));
+        }
+    });
+}
+
+/// Cases of one kind of pool.
+fn damage_often(at: usize, first: u64, cases: u64) {
+    let (layout, own) = (LAYOUTS[at], first.wrapping_add(at as u64));
+    let sample = Sample::new(layout, &mut Dice(own));
+    assert!(sample.blocks.len() > 200, "{}", sample.blocks.len());
+    assert_eq!(sample.paths.len(), sample.files.len() + 6);
+    nested(&sample);
+    for n in 1..=cases {
+        let seed = own.wrapping_add(1000 * n);
+        for has_rings in [true, false] {
+            eprintln!("SEED={first}, case {n} of {layout:?}, uberblocks: {has_rings}");
+            case(&sample, &mut Dice(seed), has_rings);
         }
     }
+    sample.restore();
+    assert!(sample.read_images() == sample.whole, "{layout:?}");
 }
