@@ -221,6 +221,15 @@ struct Ends {
     entries: u64,
 }
 
+impl Ends {
+    const EMPTY: Ends = Ends {
+        newest: NIL,
+        oldest: NIL,
+        bytes: 0,
+        entries: 0,
+    };
+}
+
 /// The lists and the entries on them.
 pub(crate) struct Policy {
     limit: u64,
@@ -238,14 +247,14 @@ pub(crate) struct Policy {
     room: Room,
 }
 
+impl Drop for Policy {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 impl Policy {
     pub(crate) fn new(limit: u64, room: Room) -> Self {
-        let ends = Ends {
-            newest: NIL,
-            oldest: NIL,
-            bytes: 0,
-            entries: 0,
-        };
         Policy {
             limit,
             mru_target: limit / 2,
@@ -253,7 +262,7 @@ impl Policy {
             loading: Map::default(),
             entries: Vec::new(),
             unused: Vec::new(),
-            lists: [ends; 4],
+            lists: [Ends::EMPTY; 4],
             passed: VecDeque::new(),
             passed_bytes: 0,
             evictions: 0,
@@ -374,8 +383,9 @@ impl Policy {
         self.passed.clear();
         self.passed_bytes = 0;
         self.room = self.room.emptied();
-        self.lists = Policy::new(0, Room::default()).lists;
+        self.lists = [Ends::EMPTY; 4];
         self.mru_target = self.limit / 2;
+        base::give_back();
     }
 
     pub(crate) fn contains(&self, bp: &BlkPtrPhys) -> bool {

@@ -8,19 +8,17 @@
 //! # Why not simpler
 //! A `Vec<u8>` of 128 KiB comes straight from the operating system: each time it costs a page fault
 //! for each of its 32 pages, and a TLB shootdown on other processors when it is freed. Freed buffers
-//! of such sizes are therefore kept in a free list, large enough for the buffers that come and go at
-//! once: a batch of a txg is written, enters the cache, and evicts as many buffers from it. New
-//! buffers get all their pages in one call (`slots`).
+//! of such sizes are therefore kept for reuse (`recycle`), and new ones get all their pages in one call (`slots`).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::heap::{self, Heap};
-use crate::slots::{self, Slots, slot_len};
+use crate::recycle::{FreeList, Slot};
+use crate::slots::{self, slot_len};
 
 /// Alignment of buffers that are not slots, in bytes. It is `malloc`'s own: with a larger one, `malloc`
 /// cannot put a buffer where one of the same length was before.
@@ -32,11 +30,6 @@ const MALLOC_HEAD_BYTES: usize = 16;
 /// Fragmentation of `malloc`'s heap: with buffers of many lengths, about 1/8 of their bytes is idle
 /// in between.
 const MALLOC_GAPS_SHARE: usize = 8;
-/// The most bytes kept for reuse.
-const RECYCLE_MAX_TOTAL_BYTES: usize = 96 << 20;
-/// Kept bytes above which a new slot of one length makes kept slots of other lengths be freed.
-const RECYCLE_OTHERS_BYTES: usize = 32 << 20;
-
 /// Owned bytes of a fixed length. From 16 KiB to 16 MiB they are in slots, and begin at a page boundary.
 pub struct BlockBuf {
     ptr: NonNull<u8>,
@@ -51,52 +44,7 @@ unsafe impl Send for BlockBuf {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for BlockBuf {}
 
-/// Slots kept for reuse, by length. The last one freed is reused first, as it may still be in the
-/// processor's cache.
-struct FreeList {
-    buffers: BTreeMap<usize, Vec<Recycled>>,
-    total_bytes: usize,
-    /// The allocator of the slots.
-    slots: Slots,
-}
-
-impl FreeList {
-    fn take(&mut self, len: usize) -> Option<NonNull<u8>> {
-        let Recycled(ptr) = self.buffers.get_mut(&len)?.pop()?;
-        self.total_bytes -= len;
-        Some(ptr)
-    }
-
-    /// Keeps a buffer; returns false if there are enough.
-    fn put(&mut self, len: usize, ptr: NonNull<u8>) -> bool {
-        if self.total_bytes + len > RECYCLE_MAX_TOTAL_BYTES {
-            return false;
-        }
-        self.total_bytes += len;
-        self.buffers.entry(len).or_default().push(Recycled(ptr));
-        true
-    }
-
-    /// Takes out a buffer of a length other than `len`, as lengths fall out of use.
-    fn take_other(&mut self, len: usize) -> Option<(usize, NonNull<u8>)> {
-        let mut others = self
-            .buffers
-            .iter()
-            .filter(|(other, list)| **other != len && !list.is_empty());
-        let other = *others.next_back()?.0;
-        Some((other, self.take(other)?))
-    }
-}
-
-struct Recycled(NonNull<u8>);
-// SAFETY: memory without references to it may move between threads.
-unsafe impl Send for Recycled {}
-
-static FREE: Mutex<FreeList> = Mutex::new(FreeList {
-    buffers: BTreeMap::new(),
-    total_bytes: 0,
-    slots: Slots::new(),
-});
+static FREE: Mutex<FreeList> = Mutex::new(FreeList::new());
 
 static HEAP: Heap = Heap::new();
 
@@ -128,31 +76,29 @@ fn fresh(len: usize, align: usize) -> BlockBuf {
     BlockBuf { ptr, len, align }
 }
 
-/// A slot that does not come from the free list. If many slots of other lengths are kept there, the
-/// demand has shifted to this length, so as many bytes of those are freed.
+/// A slot that does not come from the free list.
 fn fresh_slot(len: usize) -> Option<NonNull<u8>> {
     let mut free = free_list();
     let slot = free.slots.take(len);
-    let mut gone = Vec::new();
-    let mut gone_bytes = 0;
-    while gone_bytes < len
-        && free.total_bytes > RECYCLE_OTHERS_BYTES
-        && let Some(other) = free.take_other(len)
-    {
-        gone_bytes += other.0;
-        gone.push(other);
-    }
+    let gone = free.make_way(len);
     drop(free);
-    for (len, ptr) in gone {
-        discard_slot(len, ptr);
-    }
+    discard(gone);
     slot
 }
 
-/// Gives the memory of a slot back to the system.
-fn discard_slot(len: usize, ptr: NonNull<u8>) {
-    slots::let_go_of(len, ptr);
-    free_list().slots.put(len, ptr);
+/// Gives back to the system what is kept for reuse, but for a little: a cache is gone, so what was in use lately will not
+/// be needed again soon.
+pub fn give_back() {
+    let gone = free_list().forget();
+    discard(gone);
+}
+
+/// Gives the memory of slots back to the system.
+fn discard(gone: Vec<Slot>) {
+    for Slot { len, ptr } in gone {
+        slots::let_go_of(len, ptr);
+        free_list().slots.put(len, ptr);
+    }
 }
 
 fn recycled(len: usize) -> Option<BlockBuf> {
@@ -220,21 +166,8 @@ impl Drop for BlockBuf {
             }
             return;
         };
-        let mut free = free_list();
-        if free.put(len, ptr) {
-            return;
-        }
-        // One of another length is freed instead, if there is one.
-        let goes = match free.take_other(len) {
-            Some(other) if free.put(len, ptr) => other,
-            Some((other_len, other)) => {
-                free.put(other_len, other);
-                (len, ptr)
-            }
-            None => (len, ptr),
-        };
-        drop(free);
-        discard_slot(goes.0, goes.1);
+        let gone = free_list().put(Slot { len, ptr });
+        discard(gone);
     }
 }
 
@@ -391,21 +324,5 @@ mod tests {
             assert_eq!(paged.as_ptr() as usize % PAGE_BYTES, 0, "{len}");
             assert!(paged.iter().all(|b| *b == 0), "{len}");
         }
-    }
-
-    #[test]
-    fn the_free_list_is_bounded_and_lets_other_lengths_go() {
-        let mut free = FreeList {
-            buffers: BTreeMap::new(),
-            total_bytes: 0,
-            slots: Slots::new(),
-        };
-        let (len, ptr) = (1 << 20, NonNull::dangling());
-        while free.put(len, ptr) {}
-        assert_eq!(free.total_bytes, RECYCLE_MAX_TOTAL_BYTES);
-        assert!(free.take_other(len).is_none());
-        assert_eq!(free.take_other(2 << 20).map(|(other, _)| other), Some(len));
-        assert_eq!(free.total_bytes, RECYCLE_MAX_TOTAL_BYTES - len);
-        assert!(free.take(2 << 20).is_none() && free.take(len).is_some());
     }
 }

@@ -7,10 +7,11 @@ mod buf;
 mod error;
 mod heap;
 mod id;
+mod recycle;
 mod round;
 mod slots;
 
-pub use buf::{BlockBuf, Buf, BufSlice, footprint};
+pub use buf::{BlockBuf, Buf, BufSlice, footprint, give_back};
 pub use error::{Context, Error, ErrorKind, Result};
 pub use id::{BlkId, Guid, MetaslabId, ObjectId, ObjsetId, Txg, VdevId};
 pub use round::{align_down, align_up, highbit, is_aligned};
