@@ -135,7 +135,7 @@ impl FreeList {
 mod tests {
     use super::*;
 
-    /// Hands out slots that are no memory, and counts their bytes.
+    /// Hands out slots without memory, and counts their bytes.
     struct Model {
         free: FreeList,
         used: Vec<usize>,
