@@ -86,8 +86,8 @@ fn fresh_slot(len: usize) -> Option<NonNull<u8>> {
     slot
 }
 
-/// Gives back to the system what is kept for reuse, but for a little: a cache is gone, so what was in use lately will not
-/// be needed again soon.
+/// Gives back to the system what is kept for reuse, but for a little: a cache is gone, so what was in use lately will
+/// not be needed again soon.
 pub fn give_back() {
     let gone = free_list().forget();
     discard(gone);
