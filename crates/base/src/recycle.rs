@@ -3,9 +3,9 @@
 //! # What it is
 //! A [`FreeList`] holds slots that buffers no longer use, by length. It is large enough for the buffers that come and
 //! go at once: a batch of a txg is written, enters the cache, and evicts as many buffers from it. Where more of them
-//! come and go, as the dirty data of a machine with much memory does with each txg, as many bytes are kept as were in
-//! use lately and are not now. The peak of what was in use falls while slots are handed out below it, and at once when a
-//! cache is [gone](FreeList::forget).
+//! come and go, as the dirty data of a machine with much memory does with each txg, as many bytes are kept as were
+//! in use lately and are not now. The peak of what was in use falls while slots are handed out below it, and at once
+//! when a cache is [gone](FreeList::forget).
 //!
 //! # Invariants
 //! 1. Slots in use and kept ones are at most 96 MiB more than are in use, or 32 MiB more than were in use at once.
