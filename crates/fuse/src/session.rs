@@ -113,7 +113,7 @@ impl Session {
             threads: Mutex::default(),
             ended: Condvar::default(),
             is_unmounted: AtomicBool::new(false),
-            home: Home::default(),
+            home: Home::new(queues.is_none()),
             queues,
         };
         session.answer(header.unique, Ok(Answer::Bytes(answer.as_bytes().to_vec())));
@@ -136,6 +136,9 @@ impl Session {
     /// Begins to answer requests, until it is unmounted.
     pub(crate) fn serve(self: &Arc<Session>) {
         let mut threads = self.threads.lock();
+        let watch = Arc::clone(self);
+        let watch = rt::spawn("fuse watch", move || watch.home.look());
+        threads.handles.push(watch);
         self.spawn(&mut threads);
         let slots = self.queues.as_ref().map(Queues::take_first);
         for slot in slots.into_iter().flatten() {
@@ -146,6 +149,7 @@ impl Session {
     /// Starts one more thread.
     fn spawn(self: &Arc<Session>, threads: &mut Threads) {
         threads.all += 1;
+        threads.idle += 1;
         threads.handles.retain(|thread| !thread.is_finished());
         let next = Arc::clone(self);
         threads.handles.push(rt::spawn("fuse", move || next.work()));
@@ -195,17 +199,9 @@ impl Session {
 
     fn work(self: Arc<Session>) {
         let mut buffer = vec![0; BUFFER_BYTES];
-        let mut spot = None;
+        let mut spot = self.home.enter();
         loop {
-            self.home.go(&mut spot);
-            {
-                let mut threads = self.threads.lock();
-                if threads.idle >= IDLE_MAX {
-                    threads.all -= 1;
-                    return;
-                }
-                threads.idle += 1;
-            }
+            spot.go();
             let received = self.device.receive(&mut buffer);
             let mut threads = self.threads.lock();
             threads.idle -= 1;
@@ -219,23 +215,41 @@ impl Session {
                 self.spawn(&mut threads);
             }
             drop(threads);
-            self.take(&buffer[..len], beside);
+            if !self.take(&buffer[..len], beside) {
+                return;
+            }
         }
     }
 
-    /// Answers one request, beside which others are being worked on.
-    fn take(&self, bytes: &[u8], beside: usize) {
+    /// Answers one request, beside which others are being worked on. Returns whether this thread is to wait for the
+    /// next.
+    fn take(&self, bytes: &[u8], beside: usize) -> bool {
         let Ok((header, body)) = InHeader::read_from_prefix(bytes) else {
-            return;
+            return self.rest();
         };
         let began_ns = rt::now_ns();
         let outcome = self.outcome(Request::new(header, body));
         let took_ns = rt::now_ns() - began_ns;
+        // Before the answer: who asked may send the next request while this thread still waits to go on.
+        let stays = self.rest();
         if !matches!(outcome, Ok(Answer::None)) {
             self.answer(header.unique, outcome);
         }
         let read_bytes = requests::read_bytes(&header, body);
         self.home.note(&header, read_bytes, beside, took_ns);
+        stays
+    }
+
+    /// Counts this thread as one that waits for a request, if not enough others do.
+    fn rest(&self) -> bool {
+        let mut threads = self.threads.lock();
+        let stays = threads.idle < IDLE_MAX;
+        if stays {
+            threads.idle += 1;
+        } else {
+            threads.all -= 1;
+        }
+        stays
     }
 
     fn outcome(&self, request: Request<'_>) -> Outcome {
@@ -296,6 +310,7 @@ impl Session {
     fn end(&self) {
         self.nodes.forget_all();
         self.notices.end();
+        self.home.end();
         self.threads.lock().has_ended = true;
         self.ended.notify_all();
     }

@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::parallel::processors;
-use crate::sim;
+use crate::{sim, way};
 
 thread_local! {
     /// The only processor that this thread runs on.
@@ -67,12 +67,16 @@ pub(crate) fn here() -> usize {
     sched_getcpu()
 }
 
-/// What a thread does that the calling one starts: `f`, on any processor.
+/// What a thread does that the calling one starts: `f`, on any processor, and without giving way.
 pub(crate) fn anywhere<T>(f: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let stays = STAYS_ON.get().is_some();
+    let gives_way = way::gives();
     move || {
         if stays {
             put(None);
+        }
+        if gives_way {
+            way::hurry(way::ThreadId::own());
         }
         f()
     }

@@ -59,6 +59,7 @@ mod sync;
 mod taskq;
 mod thread;
 mod timer;
+mod way;
 
 pub use affinity::stay_on;
 pub use aside::{Aside, aside};
@@ -77,3 +78,4 @@ pub use sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteG
 pub use taskq::TaskQueue;
 pub use thread::{JoinHandle, spawn, spawn_with_stack, spin, yield_now};
 pub use timer::at_ns;
+pub use way::{ThreadId, can_give_way, give_way, hurry, wants_to_run};
