@@ -30,6 +30,7 @@ const MALLOC_HEAD_BYTES: usize = 16;
 /// Fragmentation of `malloc`'s heap: with buffers of many lengths, about 1/8 of their bytes is idle
 /// in between.
 const MALLOC_GAPS_SHARE: usize = 8;
+
 /// Owned bytes of a fixed length. From 16 KiB to 16 MiB they are in slots, and begin at a page boundary.
 pub struct BlockBuf {
     ptr: NonNull<u8>,
