@@ -264,7 +264,7 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
         }
         children.push(parse(child, depth + 1).within(|| format!("{word} {n}"))?);
     }
-    let config = parse_facts(nv).within(|| format!("vdev {guid}"))?;
+    let config = parse_facts(nv, kind).within(|| format!("vdev {guid}"))?;
     if config.ashift > ASHIFT_MAX {
         let what = format!("vdev {guid}: ashift is {}", config.ashift);
         return Err(Error::corrupt(what));
@@ -354,7 +354,9 @@ fn shift(nv: &NvList, key: &str) -> Result<u32> {
         .ok_or_else(|| Error::corrupt(format!("{key} is {value}")))
 }
 
-fn parse_facts(nv: &NvList) -> Result<VdevConfig> {
+fn parse_facts(nv: &NvList, kind: VdevKind) -> Result<VdevConfig> {
+    // Only a RAID-Z is expanded, whatever else has the keys of it.
+    let raidz = Some(nv).filter(|_| matches!(kind, VdevKind::RaidZ { .. }));
     let text = |key| nv.get_str(key).map(str::to_owned);
     let number = |key| nv.get_u64(key).unwrap_or(0);
     let flag = |key| nv.get_u64(key).unwrap_or(0) != 0;
@@ -374,11 +376,11 @@ fn parse_facts(nv: &NvList) -> Result<VdevConfig> {
         asize: number("asize"),
         is_log: flag("is_log"),
         non_allocating: flag("non_allocating"),
-        expand_txgs: nv
-            .get_u64s(RAIDZ_EXPAND_TXGS)
+        expand_txgs: raidz
+            .and_then(|nv| nv.get_u64s(RAIDZ_EXPAND_TXGS))
             .map(<[u64]>::to_vec)
             .unwrap_or_default(),
-        expanding: nv.contains(RAIDZ_EXPANDING),
+        expanding: raidz.is_some_and(|nv| nv.contains(RAIDZ_EXPANDING)),
         removing: flag("removing"),
         alloc_bias: nv
             .get_str("alloc_bias")

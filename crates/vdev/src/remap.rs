@@ -19,7 +19,7 @@ const DEPTH_MAX: usize = 64;
 impl VdevTree {
     /// Calls `see` for a range of a top-level vdev and, if that was removed, for each piece of it on other ones,
     /// until there are only pieces on vdevs that have devices. A piece comes after the one that it is a part of;
-    /// the flag says whether it is on a removed vdev.
+    /// the flag says whether it is on a removed vdev, of which all of the piece is mapped then.
     ///
     /// # Errors
     /// `Corrupt` if a part is not mapped, or mappings lead in a circle; errors of `see`.
@@ -41,9 +41,8 @@ impl VdevTree {
         while let Some((piece, depth)) = todo.pop() {
             let top = self.top(piece.vdev);
             let top = top.ok_or_else(|| Error::corrupt(format!("no vdev {}", piece.vdev)))?;
-            let is_removed = top.kind() == VdevKind::Indirect;
-            see(&piece, is_removed)?;
-            if !is_removed {
+            if top.kind() != VdevKind::Indirect {
+                see(&piece, false)?;
                 continue;
             }
             if depth == DEPTH_MAX {
@@ -54,6 +53,7 @@ impl VdevTree {
                 Error::corrupt(format!("the mapping of vdev {} was not read", piece.vdev))
             })?;
             let pieces = mapping.pieces(piece.offset, piece.size)?;
+            see(&piece, true)?;
             todo.extend(pieces.into_iter().rev().map(|inner| {
                 let at = piece.at + inner.at;
                 (Piece { at, ..inner }, depth + 1)

@@ -51,7 +51,7 @@ pub(crate) fn load_mappings(mos: &Arc<Objset>, tree: &VdevTree) -> Result<()> {
         let (object, births, before) = objects_of(&top);
         let mapping = object::read_mapping(mos, object, births);
         let mapping = mapping.within(|| format!("removed vdev {next}"))?;
-        check_targets(tree, VdevId(next), &mapping)?;
+        check_ranges(tree, VdevId(next), &mapping)?;
         top.set_mapping(Arc::new(mapping));
         next = before.map_or(NO_VDEV, |vdev| vdev.0);
     }
@@ -88,9 +88,14 @@ fn objects_of(top: &Vdev) -> (ObjectId, ObjectId, Option<VdevId>) {
     )
 }
 
-/// Checks that each range of a mapping is within another vdev.
-fn check_targets(tree: &VdevTree, id: VdevId, mapping: &vdev::Mapping) -> Result<()> {
-    let tops = tree.tops();
+/// Checks that each range of a mapping is within its vdev, and was copied into another one.
+fn check_ranges(tree: &VdevTree, id: VdevId, mapping: &vdev::Mapping) -> Result<()> {
+    let (tops, end) = (tree.tops(), mapping.max_offset());
+    let own = tops.get(id.0 as usize).map_or(0, |top| top.config().asize);
+    if end > own {
+        let what = format!("vdev {id}: {end:#x} bytes are mapped of {own:#x}");
+        return Err(Error::corrupt(what));
+    }
     for entry in mapping.entries() {
         let (vdev, offset, size) = (entry.dst.vdev(), entry.dst.offset(), entry.size());
         let top = tops.get(vdev.0 as usize).filter(|_| vdev != id);
@@ -122,7 +127,7 @@ impl Removal {
             }
             let (mapping_object, births_object, _) = objects_of(&top);
             let mapping = object::read_mapping(mos, mapping_object, births_object)?;
-            check_targets(&self.tree, vdev, &mapping)?;
+            check_ranges(&self.tree, vdev, &mapping)?;
             let ms_shift = top.config().ms_shift;
             active = Some(Active {
                 vdev,

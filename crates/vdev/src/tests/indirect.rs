@@ -135,6 +135,21 @@ fn a_scrub_finds_and_repairs_each_bad_copy() {
     }
 }
 
+/// What frees a block takes note of what it is shown: nothing of a range that is not mapped.
+#[test]
+fn a_range_of_which_a_part_is_not_mapped_is_not_shown() {
+    let (_, tree) = removed_tree(&RANGES);
+    let mut seen = Vec::new();
+    let error = tree
+        .remap(GONE, 4096, 16384, &mut |piece, is_removed| {
+            seen.push((*piece, is_removed));
+            Ok(())
+        })
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert_eq!(seen, []);
+}
+
 #[test]
 fn mappings_that_lead_in_a_circle_are_refused() {
     let (_, tree) = removed_tree(&[(0, 2, 0, 4096)]);

@@ -213,6 +213,27 @@ fn senseless_raidz_configs_are_refused() {
     }
 }
 
+/// Only a RAID-Z can be in the midst of an expansion.
+#[test]
+fn a_mirror_that_says_that_it_is_expanded_is_not() {
+    let disk = NvList::new().with("type", "disk").with("id", 0u64);
+    let mirror = NvList::new()
+        .with("type", "mirror")
+        .with("id", 0u64)
+        .with("guid", 1u64)
+        .with("ashift", 12u64)
+        .with("raidz_expanding", 1u64)
+        .with("raidz_expand_txgs", vec![9u64])
+        .with("children", vec![disk.with("guid", 10u64)]);
+    let root = NvList::new()
+        .with("type", "root")
+        .with("guid", 2u64)
+        .with("children", vec![mirror]);
+    let root = Vdev::from_config(&root).unwrap();
+    let config = root.children()[0].config();
+    assert!(!config.expanding && config.expand_txgs.is_empty());
+}
+
 /// Neighbouring blocks are read with one command of each device.
 #[test]
 fn a_run_is_read_with_one_command_of_each_device() {
