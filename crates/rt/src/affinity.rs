@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::parallel::processors;
-use crate::{sim, way};
+use crate::{ThreadId, sim, way};
 
 thread_local! {
     /// The only processor that this thread runs on.
@@ -31,28 +31,37 @@ pub fn stay_on(processor: Option<usize>) -> bool {
     !sim::is_simulated() && put(processor)
 }
 
+/// Lets `thread`, another one of this process that [stays on](stay_on) a processor, stay on this one from now on. If it
+/// waits, it is woken there. Returns whether that is so, as that does.
+pub fn bring(thread: ThreadId, processor: usize) -> bool {
+    !sim::is_simulated()
+        && set_of(Some(processor))
+            .is_some_and(|set| sched_setaffinity(Some(thread.pid()), &set).is_ok())
+}
+
 /// [`stay_on`], in a simulation, too.
 fn put(processor: Option<usize>) -> bool {
-    // Counted before this thread has fewer.
-    let _ = processors();
-    let anywhere = ANYWHERE.get_or_init(|| sched_getaffinity(None).ok());
-    let Some(anywhere) = anywhere else {
-        return false;
-    };
-    let set = match processor {
-        None => *anywhere,
-        Some(number) if number < CpuSet::MAX_CPU && anywhere.is_set(number) => {
-            let mut only = CpuSet::new();
-            only.set(number);
-            only
-        }
-        Some(_) => return false,
-    };
-    let is_done = sched_setaffinity(None, &set).is_ok();
+    let is_done = set_of(processor).is_some_and(|set| sched_setaffinity(None, &set).is_ok());
     if is_done {
         STAYS_ON.set(processor);
     }
     is_done
+}
+
+/// That processor, or all that this process may use; `None` if it may not use that one.
+fn set_of(processor: Option<usize>) -> Option<CpuSet> {
+    // Counted before this thread has fewer.
+    let _ = processors();
+    let anywhere = (*ANYWHERE.get_or_init(|| sched_getaffinity(None).ok()))?;
+    let Some(number) = processor else {
+        return Some(anywhere);
+    };
+    let may_be = number < CpuSet::MAX_CPU && anywhere.is_set(number);
+    may_be.then(|| {
+        let mut only = CpuSet::new();
+        only.set(number);
+        only
+    })
 }
 
 /// Lets the calling thread run where `processor` says, unless it does already.
@@ -105,5 +114,27 @@ mod tests {
         });
         assert_eq!(stayed.join(), before);
         assert_eq!(parallelism(), before.count() as usize);
+    }
+
+    #[test]
+    fn a_thread_is_brought_to_another_processor() {
+        let before = sched_getaffinity(None).unwrap();
+        let mut all = (0..CpuSet::MAX_CPU).filter(|number| before.is_set(*number));
+        let (first, last) = (all.next(), all.next_back());
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let waits = spawn("waits", move || {
+            assert!(stay_on(first));
+            tell.send(ThreadId::own()).unwrap();
+            let _ = ended.recv();
+            sched_getaffinity(None).unwrap()
+        });
+        let thread = told.recv().unwrap();
+        let target = last.or(first).unwrap();
+        assert!(bring(thread, target));
+        assert!(!bring(thread, CpuSet::MAX_CPU));
+        drop(end);
+        let after = waits.join();
+        assert!(after.count() == 1 && after.is_set(target));
     }
 }

@@ -61,7 +61,7 @@ mod thread;
 mod timer;
 mod way;
 
-pub use affinity::stay_on;
+pub use affinity::{bring, stay_on};
 pub use aside::{Aside, aside};
 pub use clock::{SIMULATED_EPOCH_SECS, Timestamp, now_ns, sleep_ns, step_wall_clock, wall_clock};
 pub use one_shot::OneShot;

@@ -18,9 +18,10 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::num::NonZeroI32;
 use std::sync::OnceLock;
 
-use rustix::thread::gettid;
+use rustix::thread::{Pid, gettid};
 
 use crate::sim;
 
@@ -30,13 +31,17 @@ thread_local! {
 
 /// A running thread of this process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct ThreadId(i32);
+pub struct ThreadId(NonZeroI32);
 
 impl ThreadId {
     /// The calling thread.
     #[must_use]
     pub fn own() -> ThreadId {
-        ThreadId(gettid().as_raw_nonzero().get())
+        ThreadId(gettid().as_raw_nonzero())
+    }
+
+    pub(crate) fn pid(self) -> Pid {
+        Pid::from_raw(self.0.get()).expect("it is not zero")
     }
 }
 
@@ -96,7 +101,7 @@ fn set_policy(thread: ThreadId, policy: i32) -> bool {
     {
         let param = libc::sched_param { sched_priority: 0 };
         // SAFETY: the call reads `param`, which outlives it.
-        unsafe { libc::sched_setscheduler(thread.0, policy, &raw const param) == 0 }
+        unsafe { libc::sched_setscheduler(thread.0.get(), policy, &raw const param) == 0 }
     }
     #[cfg(not(target_os = "linux"))]
     {
@@ -110,7 +115,7 @@ fn policy(thread: ThreadId) -> i32 {
     #[cfg(target_os = "linux")]
     {
         // SAFETY: a call without preconditions.
-        unsafe { libc::sched_getscheduler(thread.0) }
+        unsafe { libc::sched_getscheduler(thread.0.get()) }
     }
     #[cfg(not(target_os = "linux"))]
     {

@@ -15,14 +15,17 @@
 //! Requests through io_uring come to a thread of the processor that asks by themselves ([`crate::ring`]). `/dev/fuse`
 //! wakes the thread that has waited longest, wherever it ran last.
 
+mod seats;
 mod watch;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rt::Mutex;
 
+use self::seats::{Seat, Seats};
 use self::watch::Watch;
 use crate::abi::{InHeader, op};
 use crate::requests::LARGE_BYTES;
@@ -39,10 +42,12 @@ const LOOK_EVERY: u32 = 32;
 const SLOW_NS: u64 = 200_000;
 /// The field of `/proc/PID/stat` behind the name that says where a thread ran last.
 const PROCESSOR_FIELD: usize = 36;
-/// When the thread that asks was met elsewhere so many times more often than not, threads at home give way.
-const MOVES_MIN: u32 = 2;
-/// Where they may not, nobody is at home for a while after so many.
-const MOVES_MAX: u32 = 10;
+/// What counts for each time that the thread that asks was met elsewhere.
+const MOVED: u32 = 8;
+/// With this, threads at home give way.
+const MOVES_MIN: u32 = 2 * MOVED;
+/// Where they may not, nobody is at home for a while.
+const MOVES_MAX: u32 = 10 * MOVED;
 /// How long that is, in ns.
 const AWAY_NS: u64 = 1_000_000_000;
 /// The longest time for which the thread that asks may have to wait for its processor between two looks, in ns.
@@ -79,6 +84,7 @@ pub(crate) struct Home {
     asking: Mutex<Asking>,
     /// Requests that were answered so far.
     answered: AtomicU64,
+    seats: Seats,
     watch: Watch,
 }
 
@@ -88,7 +94,7 @@ struct Asking {
     thread: u32,
     score: u32,
     requests: u32,
-    /// How many times more often than not it was met elsewhere.
+    /// How often it was met elsewhere lately, and how much more often than not where threads may not give way.
     moves: u32,
     /// Nobody is at home before this time.
     opens_ns: u64,
@@ -103,7 +109,10 @@ struct Asking {
 /// Where a thread that answers is.
 pub(crate) struct Spot<'a> {
     home: &'a Home,
-    place: Placement,
+    seat: Arc<Seat>,
+    gives_way: bool,
+    /// How often all had been told to hurry when it began to give way.
+    hurries: u64,
 }
 
 impl Home {
@@ -113,6 +122,7 @@ impl Home {
             place: AtomicUsize::new(Placement::default().to_raw()),
             asking: Mutex::default(),
             answered: AtomicU64::new(0),
+            seats: Seats::default(),
             watch: Watch::new(gives_way),
         }
     }
@@ -156,8 +166,15 @@ impl Home {
 
     fn set(&self, place: Placement) {
         let before = self.place.swap(place.to_raw(), Ordering::SeqCst);
-        if place.gives_way && !Placement::from_raw(before).gives_way {
+        let before = Placement::from_raw(before);
+        if place.gives_way && !before.gives_way {
             self.watch.wake();
+        }
+        if let (Some(from), Some(to)) = (before.processor, place.processor)
+            && from != to
+        {
+            self.seats.move_all(to);
+            self.watch.follow(to);
         }
     }
 
@@ -169,7 +186,9 @@ impl Home {
     pub(crate) fn enter(&self) -> Spot<'_> {
         Spot {
             home: self,
-            place: Placement::default(),
+            seat: self.seats.enter(),
+            gives_way: false,
+            hurries: 0,
         }
     }
 }
@@ -177,29 +196,36 @@ impl Home {
 impl Spot<'_> {
     /// Lets the calling thread run where threads that answer are to run.
     pub(crate) fn go(&mut self) {
+        if self.gives_way && self.home.watch.hurries() != self.hurries {
+            self.give_way(false);
+        }
         loop {
             let place = self.home.place();
-            if place == self.place {
+            let is_there = place.processor == self.seat.processor();
+            if is_there && place.gives_way == self.gives_way {
                 return;
             }
-            self.go_to(place);
+            if !is_there {
+                self.home.seats.go(&self.seat, place.processor);
+            }
+            if place.gives_way != self.gives_way {
+                self.give_way(place.gives_way);
+            }
         }
     }
 
-    fn go_to(&mut self, place: Placement) {
-        if place.processor != self.place.processor {
-            rt::stay_on(place.processor);
-        }
-        if place.gives_way != self.place.gives_way {
-            self.home.watch.note(place.gives_way);
-        }
-        self.place = place;
+    fn give_way(&mut self, begins: bool) {
+        // Before it begins: whoever is told to hurry later has to begin anew.
+        self.hurries = self.home.watch.hurries();
+        self.home.watch.note(begins);
+        self.gives_way = begins;
     }
 }
 
 impl Drop for Spot<'_> {
     fn drop(&mut self) {
-        self.go_to(Placement::default());
+        self.give_way(false);
+        self.home.seats.leave(&self.seat);
     }
 }
 
@@ -223,9 +249,13 @@ impl Asking {
         may: bool,
     ) -> Placement {
         if before.processor == Some(processor) {
-            self.moves = self.moves.saturating_sub(1);
+            let met_here = if may { 1 } else { MOVED };
+            self.moves = self.moves.saturating_sub(met_here);
         } else if before.processor.is_some() {
-            self.moves += 1;
+            self.moves = MOVES_MAX.min(self.moves + MOVED);
+        }
+        if may && !can {
+            self.moves = self.moves.min(MOVED);
         }
         if !may && self.moves >= MOVES_MAX {
             self.moves = 0;
@@ -363,7 +393,7 @@ mod tests {
         assert_eq!(asking.place_for(at(0, false), 0, true, true), at(0, false));
         assert_eq!(asking.place_for(at(0, false), 1, true, true), at(1, false));
         assert_eq!(asking.place_for(at(1, false), 0, true, true), at(0, true));
-        for n in 0..3 * MOVES_MAX as usize {
+        for n in 0..3 * (MOVES_MAX / MOVED) as usize {
             let before = at(n % 2, true);
             assert!(asking.place_for(before, n / 2 % 2, true, true).gives_way);
         }
@@ -374,7 +404,7 @@ mod tests {
     fn one_that_is_never_met_where_threads_may_not_give_way_is_answered_anywhere_for_a_while() {
         let mut asking = Asking::default();
         for times in 1..4 {
-            for n in 1..MOVES_MAX as usize {
+            for n in 1..(MOVES_MAX / MOVED) as usize {
                 let before = at(n % 2, false);
                 assert_eq!(
                     asking.place_for(before, 1 - n % 2, false, false),

@@ -2,19 +2,21 @@
 //!
 //! # What it is
 //! Threads that give way do so to everything else on their processor. If something else works there, they stand still,
-//! maybe with a lock that others wait for. One more thread, which runs anywhere, looks every few milliseconds while
+//! maybe with a lock that others wait for. One more thread, which does not give way, looks every few milliseconds while
 //! they do: when nothing was answered since it last looked although one of them wants to run, or nothing for long, all
-//! of them [hurry](rt::hurry).
+//! of them [hurry](rt::hurry). It is at home itself: on another processor it would wake that one each time.
 //!
 //! # Concurrency
 //! A thread that begins to give way while all are told to hurry may miss it; so they are told once more at the next
-//! look. The thread that looks waits for no lock that is held while something is answered.
+//! look. One that is told so while it waits notices by the number of times that all were told. The thread that looks waits for no lock that is held while something is answered.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rt::{Condvar, Mutex, ThreadId};
 
+use super::seats::Seat;
 use super::{Home, Placement};
 
 /// How often it is looked, in ns.
@@ -27,6 +29,10 @@ pub(super) struct Watch {
     pub(super) gives_way: bool,
     /// Those that do.
     threads: Mutex<BTreeSet<ThreadId>>,
+    /// How often all were told to hurry.
+    hurries: AtomicU64,
+    /// Where the thread that looks is.
+    seat: OnceLock<Seat>,
     has_ended: Mutex<bool>,
     changed: Condvar,
 }
@@ -36,6 +42,8 @@ impl Watch {
         Watch {
             gives_way: gives_way && rt::can_give_way(),
             threads: Mutex::default(),
+            hurries: AtomicU64::new(0),
+            seat: OnceLock::new(),
             has_ended: Mutex::new(false),
             changed: Condvar::default(),
         }
@@ -46,6 +54,18 @@ impl Watch {
         // Under the lock: the thread that looks may be about to wait.
         let _has_ended = self.has_ended.lock();
         self.changed.notify_all();
+    }
+
+    /// The thread that looks is brought to that processor.
+    pub(super) fn follow(&self, processor: usize) {
+        if let Some(seat) = self.seat.get() {
+            seat.follow(processor);
+        }
+    }
+
+    /// How often all were told to hurry so far.
+    pub(super) fn hurries(&self) -> u64 {
+        self.hurries.load(Ordering::SeqCst)
     }
 
     /// The calling thread begins to give way, or ends it.
@@ -66,6 +86,7 @@ impl Watch {
     }
 
     fn hurry(&self) {
+        self.hurries.fetch_add(1, Ordering::SeqCst);
         let threads = self.threads.lock();
         threads.iter().copied().for_each(rt::hurry);
     }
@@ -77,12 +98,17 @@ impl Home {
         if !self.watch.gives_way {
             return;
         }
+        let seat = self.watch.seat.get_or_init(Seat::default);
         let (mut answered, mut quiet) = (0, 0);
         let mut has_ended = self.watch.has_ended.lock();
         while !*has_ended {
-            if !self.place().gives_way {
+            let place = self.place();
+            if !place.gives_way {
                 self.watch.changed.wait(&mut has_ended);
                 continue;
+            }
+            if place.processor != seat.processor() {
+                seat.go(place.processor);
             }
             self.watch.changed.wait_timeout_ns(&mut has_ended, LOOK_NS);
             let now = self.answered.load(Ordering::Relaxed);
@@ -159,6 +185,39 @@ mod tests {
         stands.join();
         home.end();
         watch.join();
+    }
+
+    /// Whether the calling thread does, by what the kernel says.
+    fn gives_way() -> bool {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, fields) = stat.rsplit_once(") ").unwrap();
+        // SCHED_IDLE.
+        fields.split(' ').nth(38) == Some("5")
+    }
+
+    #[test]
+    fn a_thread_that_was_told_to_hurry_while_it_waited_gives_way_anew() {
+        let Some(home) = home() else {
+            return;
+        };
+        let mut spot = home.enter();
+        home.set(HERE);
+        spot.go();
+        assert!(gives_way());
+        // All of that while it waits for a request.
+        let hurried = Placement {
+            gives_way: false,
+            ..HERE
+        };
+        home.set(hurried);
+        home.watch.hurry();
+        home.set(HERE);
+        assert!(!gives_way());
+        spot.go();
+        assert!(gives_way());
+        home.set(hurried);
+        spot.go();
+        assert!(!gives_way());
     }
 
     #[test]
