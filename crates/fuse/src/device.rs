@@ -37,6 +37,13 @@ pub fn is_available() -> bool {
     Path::new(DEVICE).exists() && (rustix::process::geteuid().is_root() || has_helper())
 }
 
+/// What is as short is sent from one page: the kernel has to look up each page of each part.
+const SHORT_BYTES: usize = 512;
+
+/// Within one page.
+#[repr(align(512))]
+struct Short([u8; SHORT_BYTES]);
+
 /// An open connection to the kernel.
 pub(crate) struct Device(OwnedFd);
 
@@ -76,7 +83,18 @@ impl Device {
 
     /// Sends an answer or a notice, which is one write.
     pub(crate) fn send(&self, parts: &[IoSlice<'_>]) -> std::result::Result<(), Errno> {
-        rustix::io::writev(&self.0, parts).map(|_| ())
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > SHORT_BYTES {
+            return rustix::io::writev(&self.0, parts).map(|_| ());
+        }
+        let mut short = Short([0; SHORT_BYTES]);
+        let mut rest = &mut short.0[..];
+        for part in parts {
+            let (now, later) = rest.split_at_mut(part.len());
+            now.copy_from_slice(part);
+            rest = later;
+        }
+        rustix::io::write(&self.0, &short.0[..len]).map(|_| ())
     }
 }
 

@@ -273,9 +273,16 @@ impl Session {
                 error,
                 unique,
             };
-            let mut parts = vec![IoSlice::new(header.as_bytes())];
-            parts.extend(pieces.iter().map(|piece| IoSlice::new(piece)));
-            let _ = self.device.send(&parts);
+            let header = IoSlice::new(header.as_bytes());
+            let _ = match pieces {
+                [] => self.device.send(&[header]),
+                [piece] => self.device.send(&[header, IoSlice::new(piece)]),
+                pieces => {
+                    let pieces = pieces.iter().map(|piece| IoSlice::new(piece));
+                    let parts: Vec<_> = std::iter::once(header).chain(pieces).collect();
+                    self.device.send(&parts)
+                }
+            };
         });
     }
 

@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use base::{Context, Error, ErrorKind, Guid, ObjectId, ObjsetId, Result, Txg, VdevId};
 use dmu::{NewObject, Objset, ObjsetProps, Tx, TxGroups};
 use dsl::{Bpobj, DslPool, Mos, MosAccounting, PoolEnv, PoolParts};
-use metaslab::{Metaslabs, MetaslabsOptions, VdevGeometry};
+use metaslab::{MetaslabsOptions, VdevGeometry};
 use nvpair::NvList;
 use phys::ObjectType;
 use phys::ObjsetType;
@@ -32,13 +32,13 @@ use vdev::{
     AutoAshift, AuxSpec, DraidShape, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevConfig,
     VdevKind, VdevTree,
 };
-use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
+use zio::{AllocClass, BlockStore, LogStore, PipelineSettings};
 
 use crate::aux_list::AuxList;
-use crate::checkpoint::Kept;
 use crate::core::{Core, HalfOpen};
 use crate::features;
 use crate::features::Features;
+use crate::foundation::Foundation;
 use crate::history::History;
 use crate::host::Host;
 use crate::l2arc::label_caches;
@@ -46,7 +46,6 @@ use crate::mmp::Mmp;
 use crate::props::PoolProps;
 use crate::rebuild::Rebuilds;
 use crate::reflow::Reflowing;
-use crate::removal::Removal;
 use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
@@ -139,34 +138,29 @@ impl Spa {
 
         let enabled = features::with_depends(&options.new.features);
         let is_enabled = |name: &str| enabled.iter().any(|feature| feature.name == name);
-        let space = Arc::new(Metaslabs::new(
-            tree.clone(),
-            MetaslabsOptions {
-                spacemap_v2: is_enabled("spacemap_v2"),
-            },
-        ));
         let mut salt = [0; SALT_BYTES];
         rt::fill_random(&mut salt);
-        let settings = PipelineSettings {
+        let pipeline_settings = PipelineSettings {
             salt,
             hole_birth: is_enabled("hole_birth"),
             ..options.settings.pipeline_settings()
         };
-        let kept = Arc::new(Kept::default());
-        let removal = Removal::new(tree.clone(), space.clone(), kept.clone());
-        let pipeline = Arc::new(Pipeline::new(tree.clone(), removal.clone(), settings));
-        let cache = Arc::new(arc::Cache::new(
-            pipeline.clone() as Arc<dyn LogStore>,
-            options.settings.arc_settings(),
-        ));
-        let store: Arc<dyn LogStore> = cache.clone();
-        let core = Core::new(
-            store.clone(),
-            space.clone(),
-            tree.clone(),
-            options.host.name.clone(),
-            kept,
+        let Foundation {
+            space,
+            removal,
+            pipeline,
+            cache,
+            core,
+        } = Foundation::new(
+            &tree,
+            MetaslabsOptions {
+                spacemap_v2: is_enabled("spacemap_v2"),
+            },
+            pipeline_settings,
+            &options.settings,
+            &options.host.name,
         );
+        let store: Arc<dyn LogStore> = cache.clone();
         let mut half_open = HalfOpen::new(&core);
         core.set_initializing(true);
 

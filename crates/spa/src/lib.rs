@@ -24,6 +24,7 @@ mod events;
 mod expand;
 mod expansion;
 mod features;
+mod foundation;
 pub mod history;
 mod host;
 mod l2arc;

@@ -36,8 +36,8 @@ const SCORE_MAX: u32 = 64;
 const SCORE_ALONE: u32 = 32;
 /// What a request of another one takes away, or one beside others.
 const SCORE_LOSS: u32 = 8;
-/// After how many requests it is looked where it runs by now.
-const LOOK_EVERY: u32 = 32;
+/// After how many requests it is looked where it runs by now, and how many if it was met elsewhere lately.
+const LOOK_EVERY: [u32; 2] = [32, 8];
 /// A request that takes longer than this, in ns, waits for more than a processor.
 const SLOW_NS: u64 = 200_000;
 /// The field of `/proc/PID/stat` behind the name that says where a thread ran last.
@@ -50,8 +50,12 @@ const MOVES_MIN: u32 = 2 * MOVED;
 const MOVES_MAX: u32 = 10 * MOVED;
 /// How long that is, in ns.
 const AWAY_NS: u64 = 1_000_000_000;
-/// The longest time for which the thread that asks may have to wait for its processor between two looks, in ns.
-const DELAY_NS: u64 = 320_000;
+/// After how many looks the kernel is asked whether it had to wait.
+const ASK_EVERY: u32 = 4;
+/// The longest time for which the thread that asks may have had to wait for its processor by then, in ns.
+const DELAY_NS: u64 = 640_000;
+/// More than a file of `/proc` has that is read here.
+const TEXT_BYTES: usize = 1024;
 
 /// Where threads that answer are to run.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -94,6 +98,8 @@ struct Asking {
     thread: u32,
     score: u32,
     requests: u32,
+    /// How often it was looked where it runs.
+    looks: u32,
     /// How often it was met elsewhere lately, and how much more often than not where threads may not give way.
     moves: u32,
     /// Nobody is at home before this time.
@@ -150,7 +156,11 @@ impl Home {
         }
         if asking.score < SCORE_ALONE {
             self.set(Placement::default());
-        } else if asking.requests.is_multiple_of(LOOK_EVERY) && rt::now_ns() >= asking.opens_ns {
+        } else if asking
+            .requests
+            .is_multiple_of(LOOK_EVERY[usize::from(asking.moves > 0)])
+            && rt::now_ns() >= asking.opens_ns
+        {
             let place = asking.look(self.place(), self.watch.gives_way);
             self.set(place);
         }
@@ -235,7 +245,7 @@ impl Asking {
         let Some(processor) = self.processor() else {
             return Placement::default();
         };
-        let waits = self.waited_ns().is_none_or(|ns| ns > DELAY_NS);
+        let waits = may_give_way && self.waits();
         self.place_for(before, processor, may_give_way && !waits, may_give_way)
     }
 
@@ -270,26 +280,40 @@ impl Asking {
 
     /// Where it ran last.
     fn processor(&mut self) -> Option<usize> {
-        processor_of(&read(&mut self.stat, self.thread, "stat")?)
+        let mut text = [0; TEXT_BYTES];
+        processor_of(read(&mut self.stat, self.thread, "stat", &mut text)?)
+    }
+
+    /// Whether it waits for its processor, or the kernel does not tell. Now and then only: that the kernel tells it takes
+    /// as long as a request.
+    fn waits(&mut self) -> bool {
+        self.looks = self.looks.wrapping_add(1);
+        let is_due = self.looks.is_multiple_of(ASK_EVERY);
+        is_due && self.waited_ns().is_none_or(|ns| ns > DELAY_NS)
     }
 
     /// For how long it has waited for a processor since it was last asked, in ns; `None` if the kernel does not tell.
     fn waited_ns(&mut self) -> Option<u64> {
-        let delay_ns = delay_of(&read(&mut self.schedstat, self.thread, "schedstat")?)?;
+        let mut text = [0; TEXT_BYTES];
+        let text = read(&mut self.schedstat, self.thread, "schedstat", &mut text)?;
+        let delay_ns = delay_of(text)?;
         let before_ns = std::mem::replace(&mut self.delay_ns, delay_ns);
         Some(delay_ns.saturating_sub(before_ns))
     }
 }
 
-/// The text of the file `name` of a thread in `/proc`, which stays open in `file`.
-fn read(file: &mut Option<File>, thread: u32, name: &str) -> Option<Vec<u8>> {
+/// The text of the file `name` of a thread in `/proc`, which stays open in `file`; at most so much as fits.
+fn read<'a>(
+    file: &mut Option<File>,
+    thread: u32,
+    name: &str,
+    text: &'a mut [u8],
+) -> Option<&'a [u8]> {
     if file.is_none() {
         *file = File::open(format!("/proc/{thread}/{name}")).ok();
     }
-    let mut text = vec![0; 1024];
-    let len = file.as_ref()?.read_at(&mut text, 0).ok()?;
-    text.truncate(len);
-    Some(text)
+    let len = file.as_ref()?.read_at(text, 0).ok()?;
+    Some(&text[..len])
 }
 
 /// The processor that the text of `/proc/PID/stat` names.

@@ -6,23 +6,23 @@ use std::sync::{Arc, OnceLock};
 use base::{Context, Error, ErrorKind, Guid, Result, Txg, VdevId};
 use dmu::{Tx, TxGroups};
 use dsl::{Bpobj, DslPool, Mos, MosAccounting, PoolEnv, PoolParts};
-use metaslab::{Metaslabs, MetaslabsOptions};
+use metaslab::MetaslabsOptions;
 use nvpair::NvList;
 use phys::pool_names;
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
 use vdev::{PoolState, VdevTree};
 use zap::directory;
-use zio::{LogStore, Pipeline, PipelineSettings};
+use zio::{LogStore, PipelineSettings};
 
 use super::look::{FirstLook, open_mos};
 use super::options::{ImportOptions, device_paths};
 use super::space::open_space;
 use crate::aux_list::AuxList;
-use crate::checkpoint::Kept;
-use crate::core::{Core, HalfOpen};
+use crate::core::HalfOpen;
 use crate::dtl::load_dtls;
 use crate::features::Features;
+use crate::foundation::Foundation;
 use crate::history::History;
 use crate::log_space_maps::LogSpaceMaps;
 use crate::mmp::Mmp;
@@ -30,7 +30,7 @@ use crate::old_version::Upgrade;
 use crate::props::PoolProps;
 use crate::rebuild::Rebuilds;
 use crate::reflow::Reflowing;
-use crate::removal::{Removal, load_mappings};
+use crate::removal::load_mappings;
 use crate::scanning::Scanning;
 use crate::spa::{Inner, Spa, State};
 use crate::spares::SpareWatch;
@@ -85,32 +85,29 @@ pub(super) fn load(
     let gives_up_logs = options.gives_up_logs;
     // What is needed only to write does not keep a pool from being read.
     let needed = |result: Result<()>| if readonly { Ok(()) } else { result };
-    let metaslab_options = MetaslabsOptions {
-        spacemap_v2: look.spacemap_v2,
-    };
-    let space = Arc::new(Metaslabs::new(tree.clone(), metaslab_options));
-    let settings = PipelineSettings {
+    let pipeline_settings = PipelineSettings {
         salt: look.salt,
         hole_birth: look.has_hole_birth,
         dynamic_gang_headers: look.has_dynamic_gang_headers,
         heal: !readonly,
         ..options.settings.pipeline_settings()
     };
-    let kept = Arc::new(Kept::default());
-    let removal = Removal::new(tree.clone(), space.clone(), kept.clone());
-    let pipeline = Arc::new(Pipeline::new(tree.clone(), removal.clone(), settings));
-    let cache = Arc::new(arc::Cache::new(
-        pipeline.clone() as Arc<dyn LogStore>,
-        options.settings.arc_settings(),
-    ));
-    let store: Arc<dyn LogStore> = cache.clone();
-    let core = Core::new(
-        store.clone(),
-        space.clone(),
-        tree.clone(),
-        options.host.name.clone(),
-        kept,
+    let Foundation {
+        space,
+        removal,
+        pipeline,
+        cache,
+        core,
+    } = Foundation::new(
+        &tree,
+        MetaslabsOptions {
+            spacemap_v2: look.spacemap_v2,
+        },
+        pipeline_settings,
+        &options.settings,
+        &options.host.name,
     );
+    let store: Arc<dyn LogStore> = cache.clone();
     let mut half_open = HalfOpen::new(&core);
     let env: Arc<dyn PoolEnv> = core.clone();
     let accounting = MosAccounting::new(env.clone());
