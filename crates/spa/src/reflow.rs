@@ -129,7 +129,7 @@ impl Inner {
             return Ok(());
         };
         let synced = self.state.lock().synced;
-        if synced.reflow_offset() == self.reflow_end(vdev) && !self.scanning.is_ending() {
+        if synced.reflow_offset() >= self.reflow_end(vdev) && !self.scanning.is_ending() {
             return self.finish_reflow(vdev, tx);
         }
         if !self.may_reflow(vdev, tx.txg()) {

@@ -48,6 +48,7 @@ const FOUND: &[u64] = &[
     9_014_319,
     4_294_995_198,
     4_295_003_319,
+    4_295_034_011,
 ];
 
 /// The seed of the current image, and the processor time of the process when the image was started, in ticks.

@@ -64,6 +64,30 @@ impl VdevTree {
         at.map(|at| VdevId(at as u64))
     }
 
+    /// Checks that an expansion can go on from where the uberblock says that it is.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`]: it is never there, and would get no further.
+    pub fn check_reflow(&self, uberblock: &UberblockPhys) -> Result<()> {
+        let Some(top) = self.expanding().and_then(|vdev| self.top(vdev)) else {
+            return Ok(());
+        };
+        let scratch = scratch_bytes(&top);
+        let offset = match uberblock.reflow_offset() {
+            0 => scratch,
+            offset => offset,
+        };
+        if offset >= scratch && limit(&top, offset) > offset {
+            return Ok(());
+        }
+        let what = format!(
+            "vdev {}: an expansion of {} children that is at {offset:#x}",
+            top.guid(),
+            top.children().len()
+        );
+        Err(Error::corrupt(what))
+    }
+
     /// Whether a RAID-Z can be expanded by a device.
     ///
     /// # Errors
@@ -174,9 +198,7 @@ impl Reflow<'_> {
     /// where what is copied would overwrite a row that was not.
     #[must_use]
     pub fn limit(&self, offset: u64) -> u64 {
-        let (ashift, old) = (self.top.ashift(), self.top.children().len() as u64 - 1);
-        let first = offset >> ashift;
-        (first + first / old).saturating_sub(old) << ashift
+        limit(&self.top, offset)
     }
 
     /// Copies these bytes, which are whole sectors, to where they belong.
@@ -204,7 +226,7 @@ impl Reflow<'_> {
     /// How many bytes of the vdev the scratch area has.
     #[must_use]
     pub fn scratch_bytes(&self) -> u64 {
-        align_down(BOOT_SIZE, 1 << self.top.ashift()) * self.top.children().len() as u64
+        scratch_bytes(&self.top)
     }
 
     /// Copies the first sectors to the scratch area.
@@ -356,6 +378,18 @@ impl Reflow<'_> {
         });
         results.into_iter().collect()
     }
+}
+
+/// [`Reflow::limit`] of a RAID-Z that is being expanded.
+fn limit(top: &Vdev, offset: u64) -> u64 {
+    let (ashift, old) = (top.ashift(), top.children().len() as u64 - 1);
+    let first = offset >> ashift;
+    (first + first / old).saturating_sub(old) << ashift
+}
+
+/// [`Reflow::scratch_bytes`] of a RAID-Z that is being expanded.
+fn scratch_bytes(top: &Vdev) -> u64 {
+    align_down(BOOT_SIZE, 1 << top.ashift()) * top.children().len() as u64
 }
 
 /// Sectors of one child that follow each other.

@@ -113,6 +113,7 @@ pub(super) fn load(
     let accounting = MosAccounting::new(env.clone());
     let mos = open_mos(store.clone(), uberblock, accounting.clone())?;
     load_mappings(&mos, &tree).within(|| "removed vdevs")?;
+    needed(tree.check_reflow(uberblock))?;
     needed(removal.load(&mos).within(|| "vdev that is being removed"))?;
     let sweeps = Sweeps::default();
     needed(sweeps.load(&mos, &tree).within(|| "leaf ZAPs"))?;

@@ -253,3 +253,22 @@ fn what_is_written_while_sectors_are_moved_is_moved_with_the_rest() {
         check_all(&pool, nparity, &what("all"));
     }
 }
+
+#[test]
+fn an_expansion_that_would_get_no_further_is_refused() {
+    let (nparity, old) = SHAPES[0];
+    let pool = widened(written(nparity, old, 1), nparity, Some((0, 0)), old);
+    let scratch = pool.tree.begin_reflow(TOP).scratch_bytes();
+    let check = |offset| {
+        let mut uberblock = UberblockPhys::default();
+        uberblock.set_reflow(MOVED, offset);
+        pool.tree.check_reflow(&uberblock)
+    };
+    for offset in [0, scratch, scratch + 4096, 9000 << 12] {
+        check(offset).unwrap();
+    }
+    for offset in [0x600, 4096, scratch - 4096] {
+        let error = check(offset).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    }
+}
