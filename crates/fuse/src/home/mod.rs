@@ -225,7 +225,7 @@ impl Spot<'_> {
     }
 
     fn give_way(&mut self, begins: bool) {
-        // Before it begins: whoever is told to hurry later has to begin anew.
+        // Before it begins: if all are told to hurry later, it has to begin anew.
         self.hurries = self.home.watch.hurries();
         self.home.watch.note(begins);
         self.gives_way = begins;
@@ -284,7 +284,7 @@ impl Asking {
         processor_of(read(&mut self.stat, self.thread, "stat", &mut text)?)
     }
 
-    /// Whether it waits for its processor, or the kernel does not tell. Now and then only: that the kernel tells it takes
+    /// Whether it waits for its processor, or the kernel does not tell. It is asked now and then only: that takes about
     /// as long as a request.
     fn waits(&mut self) -> bool {
         self.looks = self.looks.wrapping_add(1);
@@ -302,7 +302,7 @@ impl Asking {
     }
 }
 
-/// The text of the file `name` of a thread in `/proc`, which stays open in `file`; at most so much as fits.
+/// The text of the file `name` of a thread in `/proc`, which stays open in `file`; no more than fits.
 fn read<'a>(
     file: &mut Option<File>,
     thread: u32,

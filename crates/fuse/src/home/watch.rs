@@ -8,7 +8,8 @@
 //!
 //! # Concurrency
 //! A thread that begins to give way while all are told to hurry may miss it; so they are told once more at the next
-//! look. One that is told so while it waits notices by the number of times that all were told. The thread that looks waits for no lock that is held while something is answered.
+//! look. One that is told so while it waits notices by the number of times that all were told. The thread that looks
+//! waits for no lock that is held while something is answered.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;

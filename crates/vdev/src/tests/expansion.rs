@@ -2,6 +2,7 @@
 
 use super::striped::{Pool, SECTOR, TOP, noise, raidz};
 use super::*;
+use base::ErrorKind;
 use faulty::Damage;
 use phys::label::{BOOT_SIZE, LABEL_START_SIZE};
 use phys::uberblock::UberblockPhys;
