@@ -1,14 +1,17 @@
 //! The six suites: AES in CCM or GCM mode, with keys of 128, 192 or 256 bits.
 //!
+//! GCM is that of AWS-LC, which has it for the vectors of each processor: three to four times as fast as one in Rust,
+//! which goes through the bytes twice. It has no CCM.
+//!
 //! # Source
 //! OpenZFS include/sys/zio.h (`enum zio_encrypt`), module/os/linux/zfs/zio_crypt.c (`zio_do_crypt_uio`).
 
 use aes::{Aes128, Aes192, Aes256};
-use aes_gcm::AesGcm;
-use aes_gcm::aead::consts::{U12, U16};
-use aes_gcm::aead::{AeadInOut, Key, KeyInit, Nonce, Tag};
+use aws_lc_rs::aead::{self as gcm, Aad, Algorithm, LessSafeKey, UnboundKey};
 use base::{Error, ErrorKind, Result};
 use ccm::Ccm;
+use ccm::aead::{AeadInOut, Key, KeyInit, Nonce, Tag};
+use ccm::consts::{U12, U16};
 use phys::blkptr::{IV_LEN, MAC_LEN};
 
 /// How blocks of a data set are encrypted.
@@ -75,9 +78,9 @@ impl Suite {
             Suite::Aes128Ccm => cipher::<Ccm<Aes128, U16, U12>>(key),
             Suite::Aes192Ccm => cipher::<Ccm<Aes192, U16, U12>>(key),
             Suite::Aes256Ccm => cipher::<Ccm<Aes256, U16, U12>>(key),
-            Suite::Aes128Gcm => cipher::<AesGcm<Aes128, U12>>(key),
-            Suite::Aes192Gcm => cipher::<AesGcm<Aes192, U12>>(key),
-            Suite::Aes256Gcm => cipher::<AesGcm<Aes256, U12>>(key),
+            Suite::Aes128Gcm => in_gcm(&gcm::AES_128_GCM, key),
+            Suite::Aes192Gcm => in_gcm(&gcm::AES_192_GCM, key),
+            Suite::Aes256Gcm => in_gcm(&gcm::AES_256_GCM, key),
         }
     }
 }
@@ -95,14 +98,19 @@ impl std::fmt::Display for Suite {
     }
 }
 
-/// The error of bytes that were not written under this key.
-pub(crate) fn wrong_mac() -> Error {
-    Error::new(ErrorKind::Checksum, "the MAC is wrong")
-}
-
 fn cipher<C: Cipher + KeyInit + 'static>(key: &[u8]) -> Box<dyn Cipher> {
     let key: &Key<C> = key.try_into().expect("a key of the suite's length");
     Box::new(C::new(key))
+}
+
+fn in_gcm(algorithm: &'static Algorithm, key: &[u8]) -> Box<dyn Cipher> {
+    let key = UnboundKey::new(algorithm, key).expect("a key of the suite's length");
+    Box::new(Gcm(LessSafeKey::new(key)))
+}
+
+/// The error of bytes that were not written under this key.
+pub(crate) fn wrong_mac() -> Error {
+    Error::new(ErrorKind::Checksum, "the MAC is wrong")
 }
 
 /// A suite under one key, with what it computes from that key once; wiped when it is dropped.
@@ -126,13 +134,48 @@ pub(crate) trait Cipher: Send + Sync {
     ) -> Result<()>;
 }
 
+/// The error of more bytes than a mode can take.
+fn too_big(len: usize) -> Error {
+    Error::new(ErrorKind::TooBig, format!("{len} bytes to be encrypted"))
+}
+
+/// AES in GCM mode. The library wipes what it has of the key when it frees it.
+struct Gcm(LessSafeKey);
+
+impl Cipher for Gcm {
+    fn seal(&self, iv: &[u8; IV_LEN], aad: &[u8], data: &mut [u8]) -> Result<[u8; MAC_LEN]> {
+        let nonce = gcm::Nonce::assume_unique_for_key(*iv);
+        let len = data.len();
+        let tag = self
+            .0
+            .seal_in_place_separate_tag(nonce, Aad::from(aad), data)
+            .map_err(|_| too_big(len))?;
+        let mut mac = [0; MAC_LEN];
+        mac.copy_from_slice(tag.as_ref());
+        Ok(mac)
+    }
+
+    fn open(
+        &self,
+        iv: &[u8; IV_LEN],
+        aad: &[u8],
+        data: &mut [u8],
+        mac: &[u8; MAC_LEN],
+    ) -> Result<()> {
+        let nonce = gcm::Nonce::assume_unique_for_key(*iv);
+        self.0
+            .open_in_place_separate_tag(nonce, Aad::from(aad), mac, data)
+            .map(|_| ())
+            .map_err(|_| wrong_mac())
+    }
+}
+
 impl<C: AeadInOut + Send + Sync> Cipher for C {
     fn seal(&self, iv: &[u8; IV_LEN], aad: &[u8], data: &mut [u8]) -> Result<[u8; MAC_LEN]> {
         let nonce: &Nonce<C> = iv.as_slice().try_into().expect("an IV of 12 bytes");
         let len = data.len();
         let sealed = self.encrypt_inout_detached(nonce, aad, data.into());
-        let too_big = |_| Error::new(ErrorKind::TooBig, format!("{len} bytes to be encrypted"));
-        let tag = sealed.map_err(too_big)?;
+        let tag = sealed.map_err(|_| too_big(len))?;
         let mut mac = [0; MAC_LEN];
         mac.copy_from_slice(&tag);
         Ok(mac)
