@@ -57,6 +57,9 @@ const DELAY_NS: u64 = 640_000;
 /// More than a file of `/proc` has that is read here.
 const TEXT_BYTES: usize = 1024;
 
+/// In a raw [`Placement`], beside the processor.
+const GIVES_WAY: usize = 1;
+
 /// Where threads that answer are to run.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Placement {
@@ -70,13 +73,13 @@ impl Placement {
     /// Zero is any processor.
     fn to_raw(self) -> usize {
         let number = self.processor.map_or(0, |number| number + 1);
-        number << 1 | usize::from(self.gives_way)
+        number << 1 | if self.gives_way { GIVES_WAY } else { 0 }
     }
 
     fn from_raw(raw: usize) -> Placement {
         Placement {
             processor: (raw >> 1).checked_sub(1),
-            gives_way: raw & 1 == 1,
+            gives_way: raw & GIVES_WAY != 0,
         }
     }
 }
@@ -166,12 +169,19 @@ impl Home {
         }
     }
 
-    /// Notes that a request came through the ring of a processor: what is left of it comes by `/dev/fuse`.
+    /// Notes that a request came through the ring of a processor: what is left of it comes by `/dev/fuse`. Threads that
+    /// wait there stay where they are, as the next request may come through another ring.
     pub(crate) fn lead(&self, processor: usize) {
-        self.set(Placement {
+        let place = Placement {
             processor: Some(processor),
             gives_way: false,
-        });
+        };
+        self.place.store(place.to_raw(), Ordering::SeqCst);
+    }
+
+    /// Threads at home give way no longer.
+    fn stand_up(&self) {
+        self.place.fetch_and(!GIVES_WAY, Ordering::SeqCst);
     }
 
     fn set(&self, place: Placement) {

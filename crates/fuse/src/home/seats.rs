@@ -6,8 +6,8 @@
 //! has just been woken, and all others have to follow. So those that wait are moved by who notices that they are to.
 //!
 //! # Concurrency
-//! Where a thread is changes under the lock only. It may be held by a thread that gives way, so the one that looks
-//! after these never takes it.
+//! Where a thread that answers is changes under the lock only. It may be held by one that gives way, so the one that
+//! looks after these never takes it: if two move that at a time, it may end elsewhere, and costs a little then.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rt::{Condvar, Mutex, ThreadId};
 
+use super::Home;
 use super::seats::Seat;
-use super::{Home, Placement};
 
 /// How often it is looked, in ns.
 const LOOK_NS: u64 = 4_000_000;
@@ -119,10 +119,7 @@ impl Home {
                 continue;
             }
             if quiet >= QUIET_MAX || self.watch.stand_still() {
-                self.set(Placement {
-                    gives_way: false,
-                    ..self.place()
-                });
+                self.stand_up();
                 self.watch.hurry();
                 self.watch.changed.wait_timeout_ns(&mut has_ended, LOOK_NS);
                 self.watch.hurry();
@@ -144,6 +141,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
+    use crate::home::Placement;
 
     const HERE: Placement = Placement {
         processor: Some(0),
