@@ -86,6 +86,9 @@ fn block(key: &DataKey, type_: u8, input: &[u8]) {
         false => key.check(bp, bytes),
     };
     let _ = open(&bp, &mut input.to_vec());
+    // What is encrypted below is this host's.
+    bp.set_little_endian();
+    let _ = open(&bp, &mut input.to_vec());
     let _ = key.seal_objset(&mut input.to_vec());
     let mut bytes = input.to_vec();
     let Ok(mac) = block_key.encrypt(type_, &params.iv, &mut bytes) else {
