@@ -90,8 +90,8 @@ fn block(key: &DataKey, type_: u8, input: &[u8]) {
     bp.set_little_endian();
     let _ = open(&bp, &mut input.to_vec());
     let _ = key.seal_objset(&mut input.to_vec());
-    let mut bytes = input.to_vec();
-    let Ok(mac) = block_key.encrypt(type_, &params.iv, &mut bytes) else {
+    let mut bytes = vec![0; input.len()];
+    let Ok(mac) = block_key.encrypt(type_, &params.iv, input, &mut bytes) else {
         return;
     };
     if type_ == ObjectType::INTENT_LOG.raw() {

@@ -175,7 +175,7 @@ impl BlockKey {
         Ok(())
     }
 
-    /// Encrypts the bytes of a block, which is this host's, in place, and returns the MAC.
+    /// Encrypts a block, which is this host's, into `sealed`, which is as long, and returns the MAC.
     ///
     /// # Errors
     /// `TooBig` for more bytes than the suite can take; `Corrupt` when the parts of the block do not fit.
@@ -184,14 +184,17 @@ impl BlockKey {
         &self,
         object_type: u8,
         iv: &[u8; IV_LEN],
-        bytes: &mut [u8],
+        plain: &[u8],
+        sealed: &mut [u8],
     ) -> Result<[u8; MAC_LEN]> {
-        let Some(parts) = parts_of(object_type, bytes, Order::Little)? else {
-            return self.0.seal(iv, &[], bytes);
+        let Some(parts) = parts_of(object_type, plain, Order::Little)? else {
+            return self.0.seal(iv, &[], plain, sealed);
         };
-        let mut text = Secret::new(parts.gather(bytes));
-        let mac = self.0.seal(iv, &parts.aad, text.bytes_mut())?;
-        parts.scatter(text.bytes(), bytes);
+        let text = Secret::new(parts.gather(plain));
+        let mut encrypted = vec![0; text.bytes().len()];
+        let mac = self.0.seal(iv, &parts.aad, text.bytes(), &mut encrypted)?;
+        sealed.copy_from_slice(plain);
+        parts.scatter(&encrypted, sealed);
         Ok(mac)
     }
 }

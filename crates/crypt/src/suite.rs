@@ -10,6 +10,7 @@ use aes::{Aes128, Aes192, Aes256};
 use aws_lc_rs::aead::{self as gcm, Aad, Algorithm, LessSafeKey, UnboundKey};
 use base::{Error, ErrorKind, Result};
 use ccm::Ccm;
+use ccm::aead::inout::InOutBuf;
 use ccm::aead::{AeadInOut, Key, KeyInit, Nonce, Tag};
 use ccm::consts::{U12, U16};
 use phys::blkptr::{IV_LEN, MAC_LEN};
@@ -115,11 +116,17 @@ pub(crate) fn wrong_mac() -> Error {
 
 /// A suite under one key, with what it computes from that key once; wiped when it is dropped.
 pub(crate) trait Cipher: Send + Sync {
-    /// Encrypts `data` in place and returns the MAC of it and of `aad`.
+    /// Encrypts `text` into `sealed`, which is as long, and returns the MAC of it and of `aad`.
     ///
     /// # Errors
     /// `TooBig` for more bytes than the mode can take.
-    fn seal(&self, iv: &[u8; IV_LEN], aad: &[u8], data: &mut [u8]) -> Result<[u8; MAC_LEN]>;
+    fn seal(
+        &self,
+        iv: &[u8; IV_LEN],
+        aad: &[u8],
+        text: &[u8],
+        sealed: &mut [u8],
+    ) -> Result<[u8; MAC_LEN]>;
 
     /// Decrypts `data` in place if the MAC is that of it and of `aad`; otherwise its contents are of no use.
     ///
@@ -143,15 +150,19 @@ fn too_big(len: usize) -> Error {
 struct Gcm(LessSafeKey);
 
 impl Cipher for Gcm {
-    fn seal(&self, iv: &[u8; IV_LEN], aad: &[u8], data: &mut [u8]) -> Result<[u8; MAC_LEN]> {
+    fn seal(
+        &self,
+        iv: &[u8; IV_LEN],
+        aad: &[u8],
+        text: &[u8],
+        sealed: &mut [u8],
+    ) -> Result<[u8; MAC_LEN]> {
+        assert_eq!(text.len(), sealed.len(), "room for what is encrypted");
         let nonce = gcm::Nonce::assume_unique_for_key(*iv);
-        let len = data.len();
-        let tag = self
-            .0
-            .seal_in_place_separate_tag(nonce, Aad::from(aad), data)
-            .map_err(|_| too_big(len))?;
         let mut mac = [0; MAC_LEN];
-        mac.copy_from_slice(tag.as_ref());
+        self.0
+            .seal_out_of_place_scatter(nonce, Aad::from(aad), text, sealed, &[], &mut mac)
+            .map_err(|_| too_big(text.len()))?;
         Ok(mac)
     }
 
@@ -171,11 +182,18 @@ impl Cipher for Gcm {
 }
 
 impl<C: AeadInOut + Send + Sync> Cipher for C {
-    fn seal(&self, iv: &[u8; IV_LEN], aad: &[u8], data: &mut [u8]) -> Result<[u8; MAC_LEN]> {
+    fn seal(
+        &self,
+        iv: &[u8; IV_LEN],
+        aad: &[u8],
+        text: &[u8],
+        sealed: &mut [u8],
+    ) -> Result<[u8; MAC_LEN]> {
         let nonce: &Nonce<C> = iv.as_slice().try_into().expect("an IV of 12 bytes");
-        let len = data.len();
-        let sealed = self.encrypt_inout_detached(nonce, aad, data.into());
-        let tag = sealed.map_err(|_| too_big(len))?;
+        let both = InOutBuf::new(text, sealed).expect("room for what is encrypted");
+        let tag = self
+            .encrypt_inout_detached(nonce, aad, both)
+            .map_err(|_| too_big(text.len()))?;
         let mut mac = [0; MAC_LEN];
         mac.copy_from_slice(&tag);
         Ok(mac)

@@ -232,13 +232,15 @@ impl WrappedKey {
     #[must_use]
     pub fn wrap(data: &DataKey, key: &WrappingKey, iv: [u8; IV_LEN]) -> WrappedKey {
         let (suite, guid) = (data.suite(), data.guid());
-        let mut keys = Secret::new([data.master(), data.hmac_key()].concat());
+        let keys = Secret::new([data.master(), data.hmac_key()].concat());
         let aad = aad(guid, suite);
-        let sealed = suite
-            .wrapping()
-            .cipher(key.0.bytes())
-            .seal(&iv, &aad, keys.bytes_mut());
-        let (master, hmac_key) = keys.bytes().split_at(suite.key_len());
+        let mut wrapped = vec![0; keys.bytes().len()];
+        let sealed =
+            suite
+                .wrapping()
+                .cipher(key.0.bytes())
+                .seal(&iv, &aad, keys.bytes(), &mut wrapped);
+        let (master, hmac_key) = wrapped.split_at(suite.key_len());
         let mut hmac = [0; HMAC_KEY_LEN];
         hmac.copy_from_slice(hmac_key);
         WrappedKey {

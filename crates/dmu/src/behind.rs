@@ -1,8 +1,8 @@
 //! Writing behind: the records of a stream are written before their txg is synced.
 //!
 //! # What it is
-//! A sequential writer rarely rewrites earlier records. Full records that are stored as they came
-//! (uncompressed) are therefore allocated, and their writes begun, while their txg is still open. So
+//! A sequential writer rarely rewrites earlier records. Full records that are stored uncompressed, in
+//! the clear or encrypted, are therefore allocated, and their writes begun, while their txg is still open. So
 //! devices are busy while the previous txg is finished, and a long stream does not need a txg for each
 //! part that fits into memory: of a record that is written only the pointer is still dirty, and the
 //! cache may keep or drop its bytes. The sync only puts the pointers into their parents.
@@ -145,12 +145,12 @@ type Piece = Vec<(u64, Prepared)>;
 type Written = (u64, BlkPtrPhys);
 
 impl Dirty {
-    /// Takes what is not begun of the stream; returns the blocks in it that only need to be allocated and written.
+    /// Takes what is not begun of the stream; returns the blocks in it that were written whole.
     fn take_piece(&mut self, least_bytes: u64) -> Piece {
         let least = least_bytes.div_ceil(self.fields.blksz).max(1);
         let taken = self.behind.take(least);
         let ready = |blkid| match self.blocks.get(&blkid) {
-            Some(Block::Data(data)) if data.is_summed() => Some((blkid, data.clone())),
+            Some(Block::Data(data)) if data.is_whole() => Some((blkid, data.clone())),
             _ => None,
         };
         taken.filter_map(ready).collect()
@@ -210,7 +210,7 @@ impl Dnode {
             (piece, layer.fields.clone(), *stream)
         };
         let props = self.context.props();
-        if !props.write_policy(&fields.leaf()).sums_on_arrival() {
+        if !props.write_policy(&fields.leaf()).writes_behind() {
             // The properties have changed since: the sync looks for blocks in the dedup tables, this does not.
             return;
         }

@@ -10,7 +10,7 @@
 //! module/zfs/dnode.c (`dnode_set_blksz`, `dnode_free_range`) @be7657e3.
 
 use base::{BlkId, Buf, Error, ErrorKind, Result};
-use zio::Prepared;
+use zio::{Prepared, WritePolicy};
 
 use crate::dirty::Block;
 use crate::dnode::{Change, State, View};
@@ -29,7 +29,13 @@ impl Dnode {
     pub fn write(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
         rt::charge(rt::Work::Copy, data.len() as u64);
         let blksz = self.blksz();
-        let sums = data.len() as u64 >= blksz && self.sums_on_arrival();
+        let policy = (data.len() as u64 >= blksz).then(|| self.leaf_policy());
+        let policy = policy.flatten().filter(WritePolicy::writes_behind);
+        let copy = |block: &[u8]| match &policy {
+            Some(policy) if policy.sums_on_arrival() => Prepared::summed_copy(block),
+            Some(_) => Prepared::whole_copy(block),
+            None => Buf::copy_of(block).into(),
+        };
         let mut at = offset;
         let mut rest = data;
         while !rest.is_empty() {
@@ -38,12 +44,7 @@ impl Dnode {
             let (now, later) = rest.split_at(len);
             let blkid = BlkId(at / blksz);
             if len as u64 == blksz {
-                let block = if sums {
-                    Prepared::summed_copy(now)
-                } else {
-                    Buf::copy_of(now).into()
-                };
-                self.write_prepared(tx, blkid, block)?;
+                self.write_prepared(tx, blkid, copy(now))?;
             } else {
                 let range = start..start + len;
                 self.modify_block(tx, blkid, |block| block[range].copy_from_slice(now))?;
@@ -52,19 +53,19 @@ impl Dnode {
             at += len as u64;
         }
         if !data.is_empty() {
-            self.write_behind(tx, &(offset / blksz..at.div_ceil(blksz)), sums);
+            self.write_behind(tx, &(offset / blksz..at.div_ceil(blksz)), policy.is_some());
         }
         Ok(())
     }
 
-    /// Whether the checksum of file contents is computed while they are copied.
-    fn sums_on_arrival(&self) -> bool {
+    /// The policy for file contents; none for other objects.
+    fn leaf_policy(&self) -> Option<WritePolicy> {
         let kind = {
             let fields = self.state().fields(View::Open);
             fields.leaf()
         };
-        let policy = self.context.props().write_policy(&kind);
-        !kind.type_.is_metadata() && policy.sums_on_arrival()
+        let is_contents = !kind.type_.is_metadata();
+        is_contents.then(|| self.context.props().write_policy(&kind))
     }
 
     /// Replaces a whole block, without copying it. `data` is as long as a block.

@@ -174,9 +174,10 @@ fn sim_writers_go_on_while_txgs_sync() {
 }
 
 /// A stream is written, and its bytes are dropped from the txg, before a sync is asked for.
-fn a_stream_before_its_sync() {
+fn a_stream_before_its_sync(encrypted: bool) {
     const RECORD: usize = 128 << 10;
     let (props, _) = behind();
+    let props = ObjsetProps { encrypted, ..props };
     let pool = Pool::new(ObjsetId(7), props, TxgSettings::default());
     let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(RECORD as u64);
     let dnode = pool.objset().object_alloc(&pool.hold(), &new).unwrap();
@@ -222,13 +223,13 @@ fn a_stream_before_its_sync() {
 
 #[test]
 fn a_stream_is_written_before_its_txg_is_synced() {
-    a_stream_before_its_sync();
+    [false, true].into_iter().for_each(a_stream_before_its_sync);
 }
 
 #[test]
 fn sim_a_stream_is_written_before_its_txg_is_synced() {
     for seed in seeds(3) {
-        rt::simulate(seed, a_stream_before_its_sync);
+        rt::simulate(seed, || a_stream_before_its_sync(seed % 2 == 1));
     }
 }
 

@@ -363,6 +363,65 @@ fn what_is_written_is_encrypted_and_read_with_the_key() {
     assert!(spa.parts().pipeline().errors().is_empty());
 }
 
+/// Records that are not compressed are encrypted and written while their txg is open.
+#[test]
+fn streams_are_encrypted_and_read_as_they_were_changed_last() {
+    const PIECE: usize = 1 << 20;
+    let device: Arc<dyn Provider> = Arc::new(ram::Memory::new("/disk", 256 << 20));
+    let spa = pool_of_encrypted_root(&device, b"in a file of its own");
+    let dsl = spa.parts().dsl();
+    let names = ["tank/stream", "tank/other/stream"];
+    let piece = |n: u64| format!("piece {n:8} that must not be found on the disk ");
+    let mut written: Vec<u8> = Vec::new();
+    for n in 0..24 {
+        let text = piece(n).into_bytes();
+        written.extend(text.iter().cycle().take(PIECE));
+    }
+    let off = u64::from(phys::CompressType::Off.raw());
+    let mut dice = Dice::new(torture::seed(7));
+    for name in names {
+        pool::create_fs(&spa, name, &[("compression", off)]).unwrap();
+        pool::write_file(&spa, name, "written", b"");
+        let fs = mount(dsl, name, false).unwrap();
+        let file = fs.resolve("written").unwrap();
+        for (n, bytes) in written.chunks(PIECE).enumerate() {
+            fs.write(file, (n * PIECE) as u64, bytes).unwrap();
+        }
+    }
+    // What was begun is abandoned.
+    for _ in 0..20 {
+        let at = dice.below((written.len() - PIECE) as u64) as usize;
+        let len = 1 + dice.below(PIECE as u64) as usize;
+        let range = at..at + len;
+        written[range.clone()].fill(0xa5);
+        for name in names {
+            let fs = mount(dsl, name, false).unwrap();
+            let file = fs.resolve("written").unwrap();
+            fs.write(file, at as u64, &written[range.clone()]).unwrap();
+        }
+    }
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(std::slice::from_ref(&device), "tank");
+    let mut bytes = vec![0; 256 << 20];
+    device.read(0, &mut bytes).unwrap();
+    for n in 0..24 {
+        let text = piece(n).into_bytes();
+        let found = bytes.windows(text.len()).position(|window| window == text);
+        assert_eq!(found, None, "piece {n} is in the clear");
+    }
+    let spa = pool::open(&[device], false).unwrap();
+    load(&spa, "tank", PASSPHRASE).unwrap();
+    for name in names {
+        let fs = mount(spa.parts().dsl(), name, true).unwrap();
+        let file = fs.resolve("written").unwrap();
+        let mut now = vec![0; written.len()];
+        assert_eq!(fs.read(file, 0, &mut now).unwrap(), written.len());
+        assert!(now == written, "{name}");
+    }
+}
+
 /// A pool of the kernel that was not exported: what was written since its last txg is in the intent log.
 #[test]
 fn an_encrypted_log_is_claimed_without_the_key_and_replayed_with_it() {

@@ -117,11 +117,17 @@ impl Loaded {
         key
     }
 
-    /// Encrypts a block in place, and returns its MAC.
-    fn encrypt(&self, type_: u8, params: &CryptParams, bytes: &mut [u8]) -> Result<[u8; MAC_LEN]> {
-        rt::charge(rt::Work::Cipher, bytes.len() as u64);
+    /// Encrypts a block into `sealed`, and returns its MAC.
+    fn encrypt(
+        &self,
+        type_: u8,
+        params: &CryptParams,
+        plain: &[u8],
+        sealed: &mut [u8],
+    ) -> Result<[u8; MAC_LEN]> {
+        rt::charge(rt::Work::Cipher, plain.len() as u64);
         self.block_key(&params.salt)
-            .encrypt(type_, &params.iv, bytes)
+            .encrypt(type_, &params.iv, plain, sealed)
     }
 
     /// Enters in the pointer of a new log block what it will be encrypted with.
@@ -135,7 +141,8 @@ impl Loaded {
 
     /// Encrypts a log block, and enters the MAC in it.
     pub(crate) fn seal_log_block(&self, bp: &BlkPtrPhys, bytes: &mut [u8]) -> Result<()> {
-        let mac = self.encrypt(bp.object_type(), &bp.crypt_params(), bytes)?;
+        let plain = bytes.to_vec();
+        let mac = self.encrypt(bp.object_type(), &bp.crypt_params(), &plain, bytes)?;
         crypt::set_log_mac(bytes, &mac)
     }
 }
@@ -179,33 +186,26 @@ pub(crate) fn seal(
     let what = || format!("block {}: encryption key not loaded", request.bookmark);
     let loaded = loaded.ok_or_else(|| Error::new(ErrorKind::NoKey, what()))?;
     let psize = physical.psize;
-    let copy = || {
-        let mut copy = BlockBuf::scratch(psize);
-        copy.copy_from_slice(physical.bytes());
-        copy
-    };
-    let bytes = match type_ {
+    let mut sealed = BlockBuf::scratch(psize);
+    match type_ {
         ObjectType::OBJSET => {
-            let mut bytes = copy();
-            loaded.key.seal_objset(&mut bytes)?;
-            bytes
+            sealed.copy_from_slice(physical.bytes());
+            loaded.key.seal_objset(&mut sealed)?;
         }
         type_ if type_.is_encrypted() => {
-            let (mut bytes, params) = (copy(), loaded.next_params());
-            let mac = loaded.encrypt(request.object_type, &params, &mut bytes);
-            bp.set_sealed(
-                &params,
-                &mac.within(|| format!("block {}", request.bookmark))?,
-            );
-            bytes
+            let params = loaded.next_params();
+            let plain = physical.bytes();
+            let mac = loaded.encrypt(request.object_type, &params, plain, &mut sealed);
+            let mac = mac.within(|| format!("block {}", request.bookmark))?;
+            bp.set_sealed(&params, &mac);
         }
         _ => {
             rt::charge(rt::Work::Digest, psize as u64);
             bp.set_mac(&loaded.key.mac(physical.bytes()));
             return Ok(physical);
         }
-    };
-    let buf = bytes.share();
+    }
+    let buf = sealed.share();
     Ok(Physical { buf, psize })
 }
 
@@ -290,12 +290,14 @@ mod tests {
         let type_ = ObjectType::PLAIN_FILE_CONTENTS.raw();
         let blocks: Vec<_> = (0..3 * SALTS_KEPT as u8)
             .map(|n| {
-                let (mut bytes, mut bp) = (vec![n; 512], BlkPtrPhys::default());
+                let (mut bytes, mut bp) = (vec![0; 512], BlkPtrPhys::default());
                 let params = CryptParams {
                     salt: [n; SALT_LEN],
                     ..CryptParams::default()
                 };
-                let mac = loaded.encrypt(type_, &params, &mut bytes).unwrap();
+                let mac = loaded
+                    .encrypt(type_, &params, &[n; 512], &mut bytes)
+                    .unwrap();
                 bp.set_type(type_);
                 bp.set_crypt(true);
                 bp.set_sealed(&params, &mac);

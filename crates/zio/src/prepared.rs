@@ -1,14 +1,16 @@
-//! A block whose checksum was computed while its bytes were copied in.
+//! A block that was written whole, and whose checksum may have been computed while its bytes were copied in.
 //!
 //! # What it is
 //! Bytes are copied once before they are written, into the block that keeps them until their txg is
 //! synced. A fletcher4 costs next to nothing during that copy, and a lot afterwards, when the bytes have
-//! left the processor's caches. Where the policy stores blocks uncompressed, the DMU therefore copies
+//! left the processor's caches. Where the policy stores blocks as they are, the DMU therefore copies
 //! them with [`Prepared::summed_copy`], and the pipeline does not go through them again. Corruption of
-//! the bytes in memory after that is detected when they are read from disk.
+//! the bytes in memory after that is detected when they are read from disk. Of blocks that are encrypted
+//! the checksum is that of other bytes: they are a [`Prepared::whole_copy`].
 //!
 //! # Invariants
-//! The sum always matches the bytes: mutable access to them ([`Prepared::make_mut`]) drops it.
+//! The sum always matches the bytes: mutable access to them ([`Prepared::make_mut`]) drops it, and the
+//! block does not count as written whole any more.
 
 use std::ops::Deref;
 
@@ -19,11 +21,17 @@ use phys::ChecksumType;
 use crate::WritePolicy;
 
 impl WritePolicy {
-    /// Whether blocks are stored uncompressed, with a checksum that can be computed while they are
-    /// copied.
+    /// Whether storing a block takes little of the processor: it is not compressed, looked for in a
+    /// dedup table, or under a checksum that takes long.
+    #[must_use]
+    pub fn writes_behind(&self) -> bool {
+        self.compress == Algorithm::Off && self.checksum == ChecksumType::Fletcher4
+    }
+
+    /// Whether blocks are stored as they are, with a checksum that can be computed while they are copied.
     #[must_use]
     pub fn sums_on_arrival(&self) -> bool {
-        self.compress == Algorithm::Off && self.checksum == ChecksumType::Fletcher4 && !self.encrypt
+        self.writes_behind() && !self.encrypt
     }
 }
 
@@ -32,9 +40,19 @@ impl WritePolicy {
 pub struct Prepared {
     data: Buf,
     fletcher4: Option<Box<[u64; 4]>>,
+    is_whole: bool,
 }
 
 impl Prepared {
+    /// A copy of `bytes`, a whole block.
+    #[must_use]
+    pub fn whole_copy(bytes: &[u8]) -> Prepared {
+        Prepared {
+            is_whole: true,
+            ..Buf::copy_of(bytes).into()
+        }
+    }
+
     /// A copy of `bytes`, with their checksum.
     #[must_use]
     pub fn summed_copy(bytes: &[u8]) -> Prepared {
@@ -43,13 +61,19 @@ impl Prepared {
         Prepared {
             data: block.share(),
             fletcher4: Some(Box::new(sum)),
+            is_whole: true,
         }
+    }
+
+    /// Whether it was copied as a whole, and not changed since.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Whether the checksum is known: where the policy [sums on arrival](WritePolicy::sums_on_arrival)
     /// the block only needs to be allocated.
-    #[must_use]
-    pub fn is_summed(&self) -> bool {
+    pub(crate) fn is_summed(&self) -> bool {
         self.fletcher4.is_some()
     }
 
@@ -57,9 +81,10 @@ impl Prepared {
         self.fletcher4.as_deref().copied()
     }
 
-    /// Mutable access to the bytes, which drops the checksum; see [`Buf::make_mut`].
+    /// Mutable access to the bytes, which drops what is known of them; see [`Buf::make_mut`].
     pub fn make_mut(&mut self) -> &mut [u8] {
         self.fletcher4 = None;
+        self.is_whole = false;
         self.data.make_mut()
     }
 }
@@ -69,6 +94,7 @@ impl From<Buf> for Prepared {
         Prepared {
             data,
             fletcher4: None,
+            is_whole: false,
         }
     }
 }
@@ -92,14 +118,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_is_forgotten_when_the_bytes_may_change() {
+    fn what_is_known_is_forgotten_when_the_bytes_may_change() {
         let mut a = Prepared::summed_copy(&[7; 512]);
         let mut b = a.clone();
         assert_eq!(b.fletcher4(), Some(checksum::fletcher4(&[7; 512])));
         b.make_mut()[0] = 1;
         assert_eq!((a.is_summed(), b.is_summed()), (true, false));
         assert_eq!((a[0], b[0]), (7, 1));
+        assert_eq!((a.is_whole(), b.is_whole()), (true, false));
         a.make_mut();
         assert!(!a.is_summed());
+        let mut copied = Prepared::whole_copy(&[7; 512]);
+        assert!(copied.is_whole() && !copied.is_summed());
+        copied.make_mut();
+        assert!(!copied.is_whole());
     }
 }
