@@ -18,6 +18,7 @@ use phys::byteswap::is_big_endian_sa;
 use phys::sa::ZplAttr;
 use phys::znode::{ZnodePhys, pflags};
 use phys::{ObjectType, Phys};
+use smallvec::SmallVec;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -180,6 +181,12 @@ impl Attr {
     }
 }
 
+/// The most attributes that one call changes, of a new file, too. They need no memory of their own.
+pub(crate) const CHANGES_MAX: usize = 16;
+
+/// Changes that are made at once.
+pub(crate) type Changes<'a> = SmallVec<[Change<'a>; CHANGES_MAX]>;
+
 /// One attribute and its new value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
@@ -245,6 +252,9 @@ impl Attr {
     }
 }
 
+/// Numbers of attributes, and their new values.
+type Numbered = SmallVec<[(u16, Value); CHANGES_MAX]>;
+
 /// Attributes by number, and where each is in a bonus, which is at most 16 KiB.
 type Places = Box<[(u16, Range<u16>)]>;
 
@@ -306,7 +316,7 @@ impl Filesystem {
             ..Attr::default()
         };
         let tables = self.sa.read();
-        let mut known = Vec::new();
+        let mut known = Vec::with_capacity(ZplAttr::ALL.len());
         let mut take = |bytes: &[u8]| -> Result<Vec<(u16, Range<usize>)>> {
             let bytes = in_host_order(&tables, bytes, bonus.type_)?;
             let found = parse(&tables, &bytes, bonus.type_)?;
@@ -384,6 +394,10 @@ impl Filesystem {
         let values = self.numbered(tx, changes)?;
         let parsed = attrs.parsed.take();
         let mut parsed = parsed.filter(|parsed| parsed.is_of(&dnode.bonus()));
+        if let Some(parsed) = &mut parsed {
+            // A second owner would force a copy of the bonus.
+            parsed.bonus = Arc::default();
+        }
         if self.overwrite_in_bonus(tx, dnode, parsed.as_deref(), &values)? {
             if let Some(parsed) = &mut parsed {
                 parsed.bonus = dnode.bonus();
@@ -426,18 +440,19 @@ impl Filesystem {
     }
 
     /// The numbers and values of changes, after their attributes were registered.
-    fn numbered(&self, tx: &Tx, changes: &[Change<'_>]) -> Result<Vec<(u16, Value)>> {
+    fn numbered(&self, tx: &Tx, changes: &[Change<'_>]) -> Result<Numbered> {
         self.sa.register(&self.objset, tx)?;
         let tables = self.sa.read();
-        let numbered = changes.iter().map(|change| {
+        let mut numbered = Numbered::with_capacity(changes.len());
+        for change in changes {
             let number = tables.number(change.attr()).ok_or_else(|| {
                 let name = change.attr().facts().name;
                 let what = format!("attribute {name} in this file system");
                 Error::new(ErrorKind::Unsupported, what)
             })?;
-            Ok((number, change.value()))
-        });
-        numbered.collect()
+            numbered.push((number, change.value()));
+        }
+        Ok(numbered)
     }
 
     /// Overwrites values where they are, if all of them are in the bonus and keep their length.
@@ -458,7 +473,7 @@ impl Filesystem {
                 &places(parse(&self.sa.read(), &bonus, dnode.bonus_type())?)
             }
         };
-        let mut ranges = Vec::with_capacity(values.len());
+        let mut ranges: SmallVec<[Range<usize>; CHANGES_MAX]> = SmallVec::new();
         for (number, value) in values {
             let place = found.iter().find(|(have, _)| have == number);
             match place {

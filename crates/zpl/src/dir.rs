@@ -52,17 +52,31 @@ impl Filesystem {
     /// `NotFound`, `NotDirectory`, `NameTooLong`; I/O.
     #[doc(alias = "zfs_lookup")]
     pub fn lookup(&self, parent: ObjectId, name: &[u8]) -> Result<Attr> {
+        let found = self.lookup_if_there(parent, name)?;
+        found.ok_or_else(|| Error::not_found(show(name)))
+    }
+
+    /// The file called `name` in directory `parent`, if there is one: an error costs more than the answer.
+    ///
+    /// # Errors
+    /// `NotFound` for the directory, and for a file that is gone by now; `NotDirectory`, `NameTooLong`; I/O.
+    pub fn lookup_if_there(&self, parent: ObjectId, name: &[u8]) -> Result<Option<Attr>> {
         let directory = self.directory(parent)?;
         match name {
-            b"." => return self.attr_of(&directory),
+            b"." => return self.attr_of(&directory).map(Some),
             b".." => {
                 let parent = self.attr_of(&directory)?.parent;
-                return self.attr_of(&self.node(parent)?);
+                return self.attr_of(&self.node(parent)?).map(Some);
             }
             _ => self.check_name(name)?,
         }
-        let (_, id) = self.find(&directory, name)?;
-        self.attr_of(&self.node(id)?)
+        match self.entry(&directory, name)? {
+            Some(found) => {
+                let id = ObjectId(dirent_object(found.entry));
+                self.attr_of(&self.node(id)?).map(Some)
+            }
+            None => Ok(None),
+        }
     }
 
     /// Calls `take` with the entries of `directory` from `offset` on, until it returns false. Offset 0

@@ -19,7 +19,7 @@ use dmu::{Content, Dnode, OBJECT_END, Tx};
 use phys::sa::ZplAttr;
 use phys::znode::pflags;
 
-use crate::attrs::{Attr, Change, FileType, Time};
+use crate::attrs::{Attr, Change, Changes, FileType, Time};
 use crate::fs::{AtimePolicy, Node};
 use crate::{Filesystem, Seen, log};
 
@@ -242,14 +242,12 @@ impl Filesystem {
         if size == Some(0) {
             flags &= !pflags::SPARSE;
         }
-        let mut changes = vec![
+        let mut changes = Changes::from_iter([
             Change::Time(ZplAttr::Mtime, now),
             Change::Time(ZplAttr::Ctime, now),
             Change::Word(ZplAttr::Flags, flags),
-        ];
-        if let Some(size) = size {
-            changes.push(Change::Word(ZplAttr::Size, size));
-        }
+        ]);
+        changes.extend(size.map(|size| Change::Word(ZplAttr::Size, size)));
         attrs.txg = tx.txg();
         self.write_attrs(tx, &node.dnode, &mut attrs, &changes)?;
         self.see(Seen::Content(node.id()));

@@ -91,11 +91,14 @@ fn time_words(time: Time) -> [U64; 2] {
 
 /// A record of fixed fields `head` followed by `tails`, with type and length filled in.
 fn record(txtype: u64, head: &(impl IntoBytes + zerocopy::Immutable), tails: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = head.as_bytes().to_vec();
+    let head = head.as_bytes();
+    let len = head.len() + tails.iter().map(|tail| tail.len()).sum::<usize>();
+    let mut bytes = Vec::with_capacity(len.next_multiple_of(8));
+    bytes.extend_from_slice(head);
     for tail in tails {
         bytes.extend_from_slice(tail);
     }
-    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes.resize(len.next_multiple_of(8), 0);
     let common = LrPhys {
         txtype: U64::new(txtype),
         reclen: U64::new(bytes.len() as u64),

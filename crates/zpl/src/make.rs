@@ -13,7 +13,7 @@ use zap::NewZap;
 
 use crate::Filesystem;
 use crate::acl;
-use crate::attrs::{Attr, Change, FileType, Time};
+use crate::attrs::{Attr, Change, Changes, FileType, Time};
 use crate::fs::{Node, NodeLocks};
 
 /// `S_ISGID`.
@@ -186,7 +186,7 @@ impl Filesystem {
         };
         let has_project = self.objset.props().project_quota && new.may_have_project();
         let owner = new.owner(parent);
-        let mut changes = vec![
+        let mut changes = Changes::from_iter([
             Change::Word(ZplAttr::Mode, mode.into()),
             Change::Word(ZplAttr::Size, size),
             Change::Word(ZplAttr::Gen, generation),
@@ -199,7 +199,7 @@ impl Filesystem {
             Change::Time(ZplAttr::Ctime, now),
             Change::Time(ZplAttr::Crtime, now),
             Change::Word(ZplAttr::Links, if is_directory { 2 } else { 1 }),
-        ];
+        ]);
         if has_project {
             changes.push(Change::Word(ZplAttr::Projid, owner.project));
         }

@@ -11,7 +11,7 @@ use phys::owner::OwnerKind;
 use phys::sa::ZplAttr;
 use phys::znode::{dirent_object, pflags};
 
-use crate::attrs::{Attr, Change, MODE_PERMISSIONS, Time};
+use crate::attrs::{Attr, Change, Changes, MODE_PERMISSIONS, Time};
 use crate::file::ATTRS_DIRTY_BYTES;
 use crate::fs::Node;
 use crate::{Filesystem, acl, log};
@@ -50,9 +50,6 @@ pub struct SetAttr {
     /// Project.
     pub projid: Option<u64>,
 }
-
-/// The most attributes that one call changes.
-const CHANGES_MAX: usize = 11;
 
 /// Flags that users may change.
 const USER_FLAGS: u64 = pflags::READONLY
@@ -146,7 +143,7 @@ impl Filesystem {
             .mode
             .map(|mode| attr.mode & !MODE_PERMISSIONS | mode & MODE_PERMISSIONS);
         let acl = mode.map(|mode| acl::trivial(mode, attr.is_directory()));
-        let mut changes = Vec::with_capacity(CHANGES_MAX);
+        let mut changes = Changes::new();
         if let (Some(mode), Some(acl)) = (mode, &acl) {
             flags = flags & !ACL_FLAGS | flags & ACL_KEPT_FLAGS | pflags::ACL_TRIVIAL;
             if acl::denies_no_exec(mode) {
