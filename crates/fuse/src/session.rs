@@ -116,7 +116,7 @@ impl Session {
             home: Home::new(queues.is_none()),
             queues,
         };
-        session.answer(header.unique, Ok(Answer::Bytes(answer.as_bytes().to_vec())));
+        session.answer(header.unique, Ok(Answer::of(&answer)));
         session.watch();
         Ok(session)
     }
@@ -227,16 +227,15 @@ impl Session {
         let Ok((header, body)) = InHeader::read_from_prefix(bytes) else {
             return self.rest();
         };
-        let began_ns = rt::now_ns();
-        let outcome = self.outcome(Request::new(header, body));
-        let took_ns = rt::now_ns() - began_ns;
+        let work = || self.outcome(Request::new(header, body));
+        let (outcome, timed) = self.home.time(work);
         // Before the answer: who asked may send the next request while this thread still waits to go on.
         let stays = self.rest();
         if !matches!(outcome, Ok(Answer::None)) {
             self.answer(header.unique, outcome);
         }
         let read_bytes = requests::read_bytes(&header, body);
-        self.home.note(&header, read_bytes, beside, took_ns);
+        self.home.note(&header, read_bytes, beside, timed);
         stays
     }
 

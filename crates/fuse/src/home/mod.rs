@@ -36,8 +36,13 @@ const SCORE_MAX: u32 = 64;
 const SCORE_ALONE: u32 = 32;
 /// What a request of another one takes away, or one beside others.
 const SCORE_LOSS: u32 = 8;
-/// After how many requests it is looked where it runs by now, and how many if it was met elsewhere lately.
-const LOOK_EVERY: [u32; 2] = [32, 8];
+/// After how many requests it is looked where it runs by now.
+const LOOK_EVERY: u32 = 32;
+/// After how many at least.
+const LOOK_MIN: u32 = 2;
+/// When a request comes later than this after the answer before it, in ns, who asks may have been woken elsewhere, and
+/// it is looked. Beside it that takes some ten microseconds, from one processor to another and back some hundred.
+const LATE_NS: u64 = 30_000;
 /// A request that takes longer than this, in ns, waits for more than a processor.
 const SLOW_NS: u64 = 200_000;
 /// The field of `/proc/PID/stat` behind the name that says where a thread ran last.
@@ -91,6 +96,8 @@ pub(crate) struct Home {
     asking: Mutex<Asking>,
     /// Requests that were answered so far.
     answered: AtomicU64,
+    /// When the last one was, in ns.
+    answered_ns: AtomicU64,
     seats: Seats,
     watch: Watch,
 }
@@ -101,6 +108,8 @@ struct Asking {
     thread: u32,
     score: u32,
     requests: u32,
+    /// How many of them there were when it was last looked where it runs.
+    looked: u32,
     /// How often it was looked where it runs.
     looks: u32,
     /// How often it was met elsewhere lately, and how much more often than not where threads may not give way.
@@ -113,6 +122,13 @@ struct Asking {
     stat: Option<File>,
     /// Its `/proc/PID/schedstat`.
     schedstat: Option<File>,
+}
+
+/// For how long a request was waited for after the answer before it, and worked on, in ns.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Timed {
+    idle_ns: u64,
+    took_ns: u64,
 }
 
 /// Where a thread that answers is.
@@ -131,19 +147,33 @@ impl Home {
             place: AtomicUsize::new(Placement::default().to_raw()),
             asking: Mutex::default(),
             answered: AtomicU64::new(0),
+            answered_ns: AtomicU64::new(0),
             seats: Seats::default(),
             watch: Watch::new(gives_way),
         }
     }
 
-    /// Notes a request that was worked on for `took_ns`, beside `beside` others.
-    pub(crate) fn note(&self, header: &InHeader, read_bytes: u32, beside: usize, took_ns: u64) {
+    /// Works on a request that came just now; returns for how long it was waited for and worked on.
+    pub(crate) fn time<T>(&self, work: impl FnOnce() -> T) -> (T, Timed) {
+        let began_ns = rt::now_ns();
+        let idle_ns = began_ns.saturating_sub(self.answered_ns.load(Ordering::Relaxed));
+        let done = work();
+        let now_ns = rt::now_ns();
+        // Before the answer: the next request may come to another thread before this one goes on.
+        self.answered_ns.store(now_ns, Ordering::Relaxed);
+        let took_ns = now_ns - began_ns;
+        (done, Timed { idle_ns, took_ns })
+    }
+
+    /// Notes a request that was answered, and worked on beside `beside` others.
+    pub(crate) fn note(&self, header: &InHeader, read_bytes: u32, beside: usize, timed: Timed) {
         self.answered.fetch_add(1, Ordering::Relaxed);
         // What the kernel does by itself (closing, writing back) is in nobody's name.
         if header.pid == 0 || header.opcode == op::RELEASE {
             return;
         }
-        let is_quick = header.len <= LARGE_BYTES && read_bytes <= LARGE_BYTES && took_ns <= SLOW_NS;
+        let is_quick =
+            header.len <= LARGE_BYTES && read_bytes <= LARGE_BYTES && timed.took_ns <= SLOW_NS;
         let mut asking = self.asking.lock();
         if asking.thread == header.pid && is_quick && beside < 2 {
             asking.score = SCORE_MAX.min(asking.score + 1);
@@ -159,11 +189,8 @@ impl Home {
         }
         if asking.score < SCORE_ALONE {
             self.set(Placement::default());
-        } else if asking
-            .requests
-            .is_multiple_of(LOOK_EVERY[usize::from(asking.moves > 0)])
-            && rt::now_ns() >= asking.opens_ns
-        {
+        } else if asking.is_due(timed.idle_ns) && rt::now_ns() >= asking.opens_ns {
+            asking.looked = asking.requests;
             let place = asking.look(self.place(), self.watch.gives_way);
             self.set(place);
         }
@@ -250,6 +277,12 @@ impl Drop for Spot<'_> {
 }
 
 impl Asking {
+    /// Whether it is to be looked where it runs, when a request came `idle_ns` after the answer before it.
+    fn is_due(&self, idle_ns: u64) -> bool {
+        let since = self.requests.wrapping_sub(self.looked);
+        since >= LOOK_EVERY || since >= LOOK_MIN && idle_ns > LATE_NS
+    }
+
     /// Says where threads that answer are to be, after they were at `before`.
     fn look(&mut self, before: Placement, may_give_way: bool) -> Placement {
         let Some(processor) = self.processor() else {
@@ -375,19 +408,24 @@ mod tests {
         let home = Home::new(false);
         for _ in 0..SCORE_ALONE {
             assert_eq!(home.place().processor, None);
-            home.note(&asked(own, 100), 0, 1, 0);
+            home.note(&asked(own, 100), 0, 1, Timed::default());
         }
-        home.note(&asked(own, 100), 0, 1, 0);
+        home.note(&asked(own, 100), 0, 1, Timed::default());
         assert!(home.place().processor.is_some());
         // Now and then another one asks.
-        home.note(&asked(own + 1, 100), 0, 1, 0);
+        home.note(&asked(own + 1, 100), 0, 1, Timed::default());
         for _ in 0..SCORE_MAX {
-            home.note(&asked(own, 100), 0, 0, 0);
+            home.note(&asked(own, 100), 0, 0, Timed::default());
         }
         assert!(home.place().processor.is_some());
         let mut many = (0..SCORE_MAX).cycle();
         for _ in 0..SCORE_MAX {
-            home.note(&asked(own + many.next().unwrap(), 100), 0, 0, 0);
+            home.note(
+                &asked(own + many.next().unwrap(), 100),
+                0,
+                0,
+                Timed::default(),
+            );
         }
         assert_eq!(home.place().processor, None);
     }
@@ -405,10 +443,35 @@ mod tests {
         for (len, read_bytes, beside, took_ns) in all {
             let home = Home::new(false);
             for _ in 0..2 * SCORE_MAX {
-                home.note(&asked(own, len), read_bytes, beside, took_ns);
+                let timed = Timed {
+                    took_ns,
+                    ..Timed::default()
+                };
+                home.note(&asked(own, len), read_bytes, beside, timed);
             }
             assert_eq!(home.place().processor, None);
         }
+    }
+
+    #[test]
+    fn it_is_looked_sooner_where_one_who_asks_takes_long() {
+        let mut asking = Asking::default();
+        let looks = |asking: &mut Asking, idle_ns| {
+            let due = (0..100 * LOOK_EVERY).filter(|_| {
+                asking.requests = asking.requests.wrapping_add(1);
+                let is_due = asking.is_due(idle_ns);
+                if is_due {
+                    asking.looked = asking.requests;
+                }
+                is_due
+            });
+            due.count()
+        };
+        assert_eq!(looks(&mut asking, LATE_NS), 100);
+        asking.requests = u32::MAX - 7;
+        asking.looked = asking.requests;
+        let all = (100 * LOOK_EVERY / LOOK_MIN) as usize;
+        assert_eq!(looks(&mut asking, LATE_NS + 1), all);
     }
 
     const fn at(processor: usize, gives_way: bool) -> Placement {

@@ -49,7 +49,7 @@ fn sized(bytes: Vec<u8>, size: u32) -> Outcome {
             padding: 0,
         })),
         _ if len > size => Err(Errno::RANGE),
-        _ => Ok(Answer::Bytes(bytes)),
+        _ => Ok(Answer::Bytes(bytes.into())),
     }
 }
 

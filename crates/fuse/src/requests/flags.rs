@@ -71,7 +71,7 @@ pub(super) fn ioctl(session: &Session, mut request: Request<'_>) -> Outcome {
 
 fn done(bytes: &[u8]) -> Outcome {
     let head = IoctlOut::default();
-    Ok(Answer::Bytes([head.as_bytes(), bytes].concat()))
+    Ok(Answer::Bytes([head.as_bytes(), bytes].concat().into()))
 }
 
 /// The flags of a file, in the numbers that `as_shown` takes from [`FLAGS`].

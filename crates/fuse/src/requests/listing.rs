@@ -69,7 +69,7 @@ pub(super) fn readdir(session: &Session, mut request: Request<'_>, plus: bool) -
         }
         node => list_control(session, &node, asked.offset, &mut page)?,
     }
-    Ok(Answer::Bytes(page.bytes))
+    Ok(Answer::Bytes(page.bytes.into()))
 }
 
 fn list(session: &Session, directory: &File, offset: u64, page: &mut Page) -> Result<(), Errno> {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use base::{Error, ObjectId};
 use dmu::Content;
+use smallvec::SmallVec;
 use zerocopy::FromBytes;
 use zpl::Filesystem;
 
@@ -52,19 +53,22 @@ impl From<Error> for Errno {
     }
 }
 
+/// The bytes of an answer; those of most need no memory of their own.
+pub(crate) type Bytes = SmallVec<[u8; 192]>;
+
 /// What a request is answered with.
 pub(crate) enum Answer {
     /// Nothing is sent.
     None,
     Empty,
-    Bytes(Vec<u8>),
+    Bytes(Bytes),
     /// Content of a file, in place in memory.
     Contents(Vec<Content>),
 }
 
 impl Answer {
-    fn of(value: &(impl zerocopy::IntoBytes + zerocopy::Immutable)) -> Answer {
-        Answer::Bytes(value.as_bytes().to_vec())
+    pub(crate) fn of(value: &(impl zerocopy::IntoBytes + zerocopy::Immutable)) -> Answer {
+        Answer::Bytes(Bytes::from_slice(value.as_bytes()))
     }
 }
 

@@ -6,7 +6,7 @@ use base::{ErrorKind, Result};
 use zpl::{Attr, Create, FileType, RenameKind, device_number};
 
 use super::attributes::{decode_device, entry};
-use super::{Answer, Errno, File, Outcome, Request, attributes, content, control, file};
+use super::{Answer, Bytes, Errno, File, Outcome, Request, attributes, content, control, file};
 use crate::abi::{CreateIn, EntryOut, LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn, op};
 use crate::nodes::{Node, Volume};
 use crate::session::Session;
@@ -47,7 +47,8 @@ pub(super) fn lookup(session: &Session, mut request: Request<'_>) -> Outcome {
         return control::lookup_root(session);
     }
     match find(&volume, id, name) {
-        Ok(entry) => Ok(Answer::of(&entry)),
+        Ok(Some(entry)) => Ok(Answer::of(&entry)),
+        Ok(None) => Ok(absent(&volume)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(absent(&volume)),
         Err(error) => Err(error.into()),
     }
@@ -58,14 +59,17 @@ fn is_control(volume: &Volume, is_root: bool, name: &[u8]) -> bool {
     volume.is_live() && is_root && name == CONTROL_NAME
 }
 
-fn find(volume: &Arc<Volume>, directory: base::ObjectId, name: &[u8]) -> Result<EntryOut> {
+/// Looks up a name, and tells the kernel of the file.
+fn find(volume: &Arc<Volume>, directory: base::ObjectId, name: &[u8]) -> Result<Option<EntryOut>> {
     let mut lookups = 0;
     loop {
-        let attr = volume.files().lookup(directory, name)?;
+        let Some(attr) = volume.files().lookup_if_there(directory, name)? else {
+            return Ok(None);
+        };
         lookups += 1;
         match told(volume, &attr) {
             Err(error) if error.kind() == ErrorKind::NotFound && lookups < LOOKUPS_MAX => {}
-            found => return found,
+            found => return found.map(Some),
         }
     }
 }
@@ -137,14 +141,16 @@ pub(super) fn symlink(session: &Session, mut request: Request<'_>) -> Outcome {
 
 pub(super) fn readlink(session: &Session, request: &Request<'_>) -> Outcome {
     let file = file(session, request.header.nodeid)?;
-    Ok(Answer::Bytes(file.files().readlink(file.id)?))
+    Ok(Answer::Bytes(file.files().readlink(file.id)?.into()))
 }
 
 /// An entry and an open file, as one answer.
 fn opened(entry: &EntryOut) -> Answer {
     use zerocopy::IntoBytes;
     let open = content::open_out();
-    Answer::Bytes([entry.as_bytes(), open.as_bytes()].concat())
+    let mut bytes = Bytes::from_slice(entry.as_bytes());
+    bytes.extend_from_slice(open.as_bytes());
+    Answer::Bytes(bytes)
 }
 
 pub(super) fn create(session: &Session, mut request: Request<'_>) -> Outcome {
@@ -156,7 +162,7 @@ pub(super) fn create(session: &Session, mut request: Request<'_>) -> Outcome {
         Ok(attr) => Ok(opened(&told(&parent.volume, &attr)?)),
         // Made beside the mount since the kernel looked.
         Err(error) if error.kind() == ErrorKind::Exists && asked.flags & EXCL == 0 => {
-            let entry = find(&parent.volume, parent.id, name)?;
+            let entry = find(&parent.volume, parent.id, name)?.ok_or(Errno::NOENT)?;
             if asked.flags & TRUNC != 0 {
                 parent.files().truncate(base::ObjectId(entry.attr.ino), 0)?;
             }
