@@ -26,6 +26,8 @@ pub(super) struct Load {
     pub(super) goal: f64,
     /// Whether nothing may be in a cache when it begins.
     pub(super) is_cold: bool,
+    /// Whether it ends when all that was written is on disk.
+    pub(super) is_written_out: bool,
     pub(super) prepare: fn(&Loads, &Path) -> Result<()>,
     pub(super) run: fn(&Loads, &Path) -> Result<f64>,
 }
@@ -37,6 +39,7 @@ pub(super) const LOADS: [Load; 7] = [
         is_time: false,
         goal: 0.8,
         is_cold: false,
+        is_written_out: false,
         prepare: nothing,
         run: |loads, place| loads.rate(|| loads.write_stream(place)),
     },
@@ -46,6 +49,7 @@ pub(super) const LOADS: [Load; 7] = [
         is_time: false,
         goal: 0.8,
         is_cold: true,
+        is_written_out: false,
         prepare: Loads::write_stream_once,
         run: |loads, place| loads.rate(|| loads.read_stream(place)),
     },
@@ -55,6 +59,7 @@ pub(super) const LOADS: [Load; 7] = [
         is_time: false,
         goal: 0.5,
         is_cold: false,
+        is_written_out: false,
         prepare: Loads::write_blocks,
         run: |_, place| fio(place, "read", &["--rw=randread"]),
     },
@@ -64,6 +69,7 @@ pub(super) const LOADS: [Load; 7] = [
         is_time: false,
         goal: 0.7,
         is_cold: false,
+        is_written_out: false,
         prepare: Loads::write_blocks,
         run: |_, place| fio(place, "write", &["--rw=randwrite", "--fsync=1"]),
     },
@@ -73,6 +79,7 @@ pub(super) const LOADS: [Load; 7] = [
         is_time: true,
         goal: 0.5,
         is_cold: false,
+        is_written_out: true,
         prepare: nothing,
         run: |loads, place| seconds(|| loads.untar(place)),
     },
@@ -82,6 +89,7 @@ pub(super) const LOADS: [Load; 7] = [
         is_time: true,
         goal: 0.5,
         is_cold: true,
+        is_written_out: false,
         prepare: Loads::untar_once,
         run: |_, place| seconds(|| find(place)),
     },
@@ -91,6 +99,7 @@ pub(super) const LOADS: [Load; 7] = [
         is_time: true,
         goal: 0.5,
         is_cold: false,
+        is_written_out: false,
         prepare: Loads::untar_once,
         run: |_, place| seconds(|| silent(Command::new("rm").arg("-r").arg(place.join("tree")))),
     },
@@ -175,8 +184,7 @@ impl Loads {
 
     fn untar(&self, place: &Path) -> Result<()> {
         let mut tar = Command::new("tar");
-        silent(tar.arg("-xf").arg(&self.archive).arg("-C").arg(place))?;
-        silent(Command::new("sync").arg("-f").arg(place))
+        silent(tar.arg("-xf").arg(&self.archive).arg("-C").arg(place))
     }
 
     fn untar_once(&self, place: &Path) -> Result<()> {
@@ -197,7 +205,7 @@ fn find(place: &Path) -> Result<()> {
     silent(Command::new("find").arg(place.join("tree")).arg("-ls"))
 }
 
-fn seconds(work: impl FnOnce() -> Result<()>) -> Result<f64> {
+pub(super) fn seconds(work: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = rt::now_ns();
     work()?;
     Ok((rt::now_ns() - start) as f64 / 1e9)

@@ -4,7 +4,8 @@
 //! In each turn every side ([`sides`]) is made anew on an image file in one folder, mounted, and does all the work
 //! ([`loads`]): streams, small blocks by fio, a tree of small files. What counts are ratios of medians. Before
 //! each piece of work the host writes back its dirty data; before what is to be read from the disk a side is mounted
-//! again, so that no cache has it. Needs root, for the loop devices, and Debian's `fio`.
+//! again, so that no cache has it. sync(2) does not pass FUSE: a tree is unpacked when ours has been mounted again, and
+//! what is below FUSE alone synced. Needs root, for the loop devices, and Debian's `fio`.
 
 mod loads;
 pub(super) mod passthrough;
@@ -85,7 +86,10 @@ fn turn(
             mounted.again()?;
         }
         super::host_fs::settle();
-        let value = (load.run)(setup, mounted.place()).within(|| side.name.to_owned())?;
+        let mut value = (load.run)(setup, mounted.place()).within(|| side.name.to_owned())?;
+        if load.is_written_out {
+            value += mounted.write_out()?;
+        }
         results
             .entry((side.name, load.name))
             .or_default()

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use base::{Error, ErrorKind, Result};
 
 use super::super::host_fs::{Mounted, image, silent};
+use super::loads::seconds;
 
 /// How long a side may take to be mounted.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -114,6 +115,19 @@ impl Made<'_> {
         let made = (self.side.make)(self.sides, &self.files, IsNew::No)?;
         self.mount = Some(made);
         Ok(())
+    }
+}
+
+impl Made<'_> {
+    /// Writes to the disk what was written so far; returns how long that takes, in s.
+    pub(super) fn write_out(&mut self) -> Result<f64> {
+        let place = match self.mount {
+            // Its pool is closed when it is mounted again.
+            Some(Mount::Ours(_)) => return seconds(|| self.again()),
+            Some(Mount::Passthrough { .. }) => &self.files.below,
+            _ => &self.files.place,
+        };
+        seconds(|| silent(Command::new("sync").arg("-f").arg(place)))
     }
 }
 
