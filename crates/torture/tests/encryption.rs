@@ -367,14 +367,14 @@ fn what_is_written_is_encrypted_and_read_with_the_key() {
 #[test]
 fn streams_are_encrypted_and_read_as_they_were_changed_last() {
     const PIECE: usize = 1 << 20;
+    const SECRET: &[u8] = b"that must not be found on the disk";
     let device: Arc<dyn Provider> = Arc::new(ram::Memory::new("/disk", 256 << 20));
     let spa = pool_of_encrypted_root(&device, b"in a file of its own");
     let dsl = spa.parts().dsl();
     let names = ["tank/stream", "tank/other/stream"];
-    let piece = |n: u64| format!("piece {n:8} that must not be found on the disk ");
     let mut written: Vec<u8> = Vec::new();
     for n in 0..24 {
-        let text = piece(n).into_bytes();
+        let text = [SECRET, format!(" in piece {n:8} ").as_bytes()].concat();
         written.extend(text.iter().cycle().take(PIECE));
     }
     let off = u64::from(phys::CompressType::Off.raw());
@@ -406,11 +406,10 @@ fn streams_are_encrypted_and_read_as_they_were_changed_last() {
     pool::verify_with_zdb(std::slice::from_ref(&device), "tank");
     let mut bytes = vec![0; 256 << 20];
     device.read(0, &mut bytes).unwrap();
-    for n in 0..24 {
-        let text = piece(n).into_bytes();
-        let found = bytes.windows(text.len()).position(|window| window == text);
-        assert_eq!(found, None, "piece {n} is in the clear");
-    }
+    let found = bytes
+        .windows(SECRET.len())
+        .position(|window| window == SECRET);
+    assert_eq!(found, None, "a piece is in the clear");
     let spa = pool::open(&[device], false).unwrap();
     load(&spa, "tank", PASSPHRASE).unwrap();
     for name in names {
