@@ -116,9 +116,7 @@ impl Made<'_> {
         self.mount = Some(made);
         Ok(())
     }
-}
 
-impl Made<'_> {
     /// Writes to the disk what was written so far; returns how long that takes, in s.
     pub(super) fn write_out(&mut self) -> Result<f64> {
         let place = match self.mount {
