@@ -6,7 +6,8 @@
 //! (`policy`) whether blocks used *recently* or blocks used *frequently* deserve the room.
 //! Blocks never change under their identity (first DVA and physical birth), except when a txg that
 //! is being synced overwrites its own block in place: then the write replaces what is cached.
-//! So nothing here is ever stale or dirty; dirty data lives in `dmu`.
+//! So nothing here is ever stale or dirty; dirty data lives in `dmu`, and counts against the limit here: both together
+//! are what a pool takes of a computer's memory.
 //!
 //! # Invariants
 //! 1. Cached bytes never exceed the limit by more than the block that is being inserted.
@@ -113,6 +114,7 @@ struct Inner<S: ?Sized> {
     counters: Counters,
     ahead: prefetch::Queue,
     settings: ArcSettings,
+    dirty_bytes: Arc<AtomicU64>,
     store: Arc<S>,
 }
 
@@ -128,14 +130,17 @@ impl<S: BlockStore + ?Sized + 'static> Cache<S> {
     /// An empty cache in front of `store`.
     #[must_use]
     pub fn new(store: Arc<S>, settings: ArcSettings) -> Self {
+        let dirty_bytes = Arc::default();
         let inner = Inner {
             policy: rt::Mutex::new(Policy::new(
                 settings.limit_bytes,
+                Arc::clone(&dirty_bytes),
                 kept::Room::new(settings.real_bytes),
             )),
             counters: Counters::default(),
             ahead: prefetch::Queue::default(),
             settings,
+            dirty_bytes,
             store,
         };
         Cache {
@@ -178,9 +183,12 @@ impl<S: BlockStore + ?Sized + 'static> Cache<S> {
         }
     }
 
-    /// Changes the limit and evicts at once what exceeds it.
-    pub fn set_limit(&self, limit_bytes: u64) {
-        self.inner.policy.lock().set_limit(limit_bytes);
+    /// How many bytes are dirty, which the pool sets. Blocks make room for them when the next one is cached, but for a
+    /// quarter of the limit.
+    #[must_use]
+    #[doc(alias = "arc_anon")]
+    pub fn dirty_bytes(&self) -> &Arc<AtomicU64> {
+        &self.inner.dirty_bytes
     }
 
     /// Forgets everything, as if nothing had been read before: for export and for measurements.

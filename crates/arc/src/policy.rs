@@ -14,7 +14,7 @@
 //! caches. A stream that would fit the cache is treated like this only when room is needed.
 //!
 //! A block counts for the memory that it takes: its buffer and its bookkeeping here. For a block of 512
-//! bytes that is twice its size or more.
+//! bytes that is twice its size or more. What is dirty counts as well: of that the cache is only told how much it is.
 //!
 //! # Invariants
 //! 1. `mru + mfu`, and the bookkeeping of the ghosts, `<= limit` after every call.
@@ -28,7 +28,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Buf, Error, Result};
 use phys::BlkPtrPhys;
@@ -164,6 +164,8 @@ pub(crate) enum Passing {
     Always,
 }
 
+/// However much is dirty, one part in this many of the cache stays.
+const LEAST_SHARE: u64 = 4;
 /// A stream may take one part in this many of the cache; from then on it reuses its own room.
 const STREAM_SHARE: u64 = 4;
 /// What such a stream keeps behind its reader, as a record is often read piece by piece: this many
@@ -233,6 +235,8 @@ impl Ends {
 /// The lists and the entries on them.
 pub(crate) struct Policy {
     limit: u64,
+    /// See [`Cache::dirty_bytes`](crate::Cache::dirty_bytes).
+    dirty_bytes: Arc<AtomicU64>,
     mru_target: u64,
     index: Map<u32>,
     loading: Map<Arc<Pending>>,
@@ -254,9 +258,10 @@ impl Drop for Policy {
 }
 
 impl Policy {
-    pub(crate) fn new(limit: u64, room: Room) -> Self {
+    pub(crate) fn new(limit: u64, dirty_bytes: Arc<AtomicU64>, room: Room) -> Self {
         Policy {
             limit,
+            dirty_bytes,
             mru_target: limit / 2,
             index: Map::default(),
             loading: Map::default(),
@@ -367,13 +372,6 @@ impl Policy {
         }
         assert_eq!((oldest, bytes, entries), (before, sum, count), "{list:?}");
         count
-    }
-
-    pub(crate) fn set_limit(&mut self, limit: u64) {
-        self.limit = limit;
-        self.mru_target = self.mru_target.min(limit);
-        self.make_room(0, false);
-        self.trim_ghosts();
     }
 
     pub(crate) fn clear(&mut self) {
@@ -500,7 +498,7 @@ impl Policy {
             };
             self.remove_at(at);
         }
-        if size > self.limit {
+        if size > self.most() {
             return;
         }
         if reader.passing == Passing::Always {
@@ -626,7 +624,7 @@ impl Policy {
     /// Evicts until `size` more bytes fit.
     #[doc(alias = "arc_evict")]
     fn make_room(&mut self, size: u64, is_for_mfu: bool) {
-        while self.used() + size > self.limit {
+        while self.used() + size > self.most() {
             if let Some(victim) = self.take_passed() {
                 self.evict(victim);
                 continue;
@@ -646,6 +644,13 @@ impl Policy {
             };
             self.evict(victim);
         }
+    }
+
+    /// How many bytes may be in memory beside what is dirty.
+    fn most(&self) -> u64 {
+        let dirty = self.dirty_bytes.load(Ordering::Relaxed);
+        let least = self.limit / LEAST_SHARE;
+        self.limit.saturating_sub(dirty).max(least)
     }
 
     /// Bytes in memory.

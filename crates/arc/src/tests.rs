@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base::{BlkId, Buf, ErrorKind, ObjectId, ObjsetId, Result, Txg};
 use compress::Algorithm;
@@ -471,7 +472,7 @@ enum Step {
     Read(usize),
     Prefetch(usize),
     Free(usize),
-    Limit(u64),
+    Dirty(u64),
     Flush,
 }
 
@@ -481,10 +482,13 @@ fn any_step() -> impl Strategy<Value = Step> {
         8 => any::<usize>().prop_map(Step::Read),
         2 => any::<usize>().prop_map(Step::Prefetch),
         2 => any::<usize>().prop_map(Step::Free),
-        1 => (0..200_000u64).prop_map(Step::Limit),
+        1 => (0..200_000u64).prop_map(Step::Dirty),
         1 => Just(Step::Flush),
     ]
 }
+
+/// Four of the longest blocks, and what is noted of them, would fit.
+const LIMIT_BYTES: u64 = 100_000;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
@@ -494,7 +498,7 @@ proptest! {
         steps in prop::collection::vec(any_step(), 1..200),
         real_bytes in prop::option::of(0..60_000u64),
     ) {
-        let settings = ArcSettings { limit_bytes: 100_000, real_bytes, ..ArcSettings::default() };
+        let settings = ArcSettings { limit_bytes: LIMIT_BYTES, real_bytes, ..ArcSettings::default() };
         let cache = Cache::new(Arc::new(RamStore::new()), settings);
         // Number of the write => what it wrote, while it is in use.
         let mut live: BTreeMap<usize, (BlkPtrPhys, u8)> = BTreeMap::new();
@@ -504,6 +508,9 @@ proptest! {
                 Step::Write { sectors, fill } => {
                     let bp = cache.put(sectors * 512, fill);
                     live.insert(number, (bp, fill));
+                    let dirty = cache.dirty_bytes().load(Ordering::Relaxed);
+                    let most = LIMIT_BYTES.saturating_sub(dirty).max(LIMIT_BYTES / 4);
+                    prop_assert!(cache.stats().bytes.cached() <= most);
                 }
                 Step::Read(n) => if let Some((_, (bp, fill))) = pick(n) {
                     let buf = cache.get(&bp).unwrap();
@@ -521,7 +528,7 @@ proptest! {
                     prop_assert!(!cache.is_cached(&bp));
                     live.remove(&key);
                 },
-                Step::Limit(limit) => cache.set_limit(limit),
+                Step::Dirty(bytes) => cache.dirty_bytes().store(bytes, Ordering::Relaxed),
                 Step::Flush => cache.flush_cache(),
             }
             cache.inner.policy.lock().check_room();

@@ -69,7 +69,7 @@ fn fresh(len: usize, align: usize) -> BlockBuf {
         let slot = fresh_slot(slot_len);
         slot.inspect(|slot| slots::fault_in(slot_len, *slot))
     } else {
-        HEAP.taken(len);
+        note_heap(HEAP.taken(len));
         // SAFETY: the layout has a non-zero size.
         NonNull::new(unsafe { alloc_zeroed(layout(len, align)) })
     };
@@ -99,6 +99,14 @@ fn discard(gone: Vec<Slot>) {
     for Slot { len, ptr } in gone {
         slots::let_go_of(len, ptr);
         free_list().slots.put(len, ptr);
+    }
+}
+
+/// Lets what is kept for reuse be fewer bytes, the more buffers come from `malloc`.
+fn note_heap(told: Option<usize>) {
+    if let Some(bytes) = told {
+        let gone = free_list().note_others(bytes);
+        discard(gone);
     }
 }
 
@@ -162,7 +170,8 @@ impl Drop for BlockBuf {
         let Some(len) = slot_len(self.len) else {
             // SAFETY: allocated in `fresh` with this very layout, and no longer referred to.
             unsafe { dealloc(ptr.as_ptr(), layout(self.len, self.align)) };
-            if HEAP.given(self.len) {
+            note_heap(HEAP.given(self.len));
+            if HEAP.has_fallen() {
                 heap::trim();
             }
             return;

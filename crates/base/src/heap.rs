@@ -4,7 +4,7 @@
 //! Buffers that are not slots come from `malloc`, which gives memory back to the system only from the
 //! end of its heap. If larger blocks replaced a cache full of small ones, the memory of those would
 //! never be given back. So the bytes in such buffers are counted, and when they have fallen far below
-//! their maximum, `malloc` is told to give back every free page.
+//! their maximum, `malloc` is told to give back every free page. What keeps slots for reuse is told how many they are.
 //!
 //! # Concurrency
 //! Two counters; if several threads see the fall at the same moment, one of them trims.
@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Bytes by which the use has to fall before a trim; large enough that the rise and fall with every
 /// txg does not trim each time.
 const FALL_BYTES: usize = 32 << 20;
+
+/// After how many bytes, taken or freed, it is told anew how many are in use.
+const STEP_BYTES: usize = 1 << 20;
 
 /// Bytes in use, and their maximum since the last trim.
 pub(crate) struct Heap {
@@ -29,19 +32,32 @@ impl Heap {
         }
     }
 
-    pub(crate) fn taken(&self, len: usize) {
-        let live = self.live.fetch_add(len, Ordering::Relaxed) + len;
+    /// Counts a new buffer; returns how many bytes are in use when that is to be told.
+    pub(crate) fn taken(&self, len: usize) -> Option<usize> {
+        let before = self.live.fetch_add(len, Ordering::Relaxed);
+        let live = before + len;
         self.most.fetch_max(live, Ordering::Relaxed);
+        told(before, live)
     }
 
-    /// Counts a freed buffer; returns whether the caller should trim.
-    pub(crate) fn given(&self, len: usize) -> bool {
-        let live = self.live.fetch_sub(len, Ordering::Relaxed) - len;
+    /// Counts a freed buffer; returns how many bytes are in use when that is to be told.
+    pub(crate) fn given(&self, len: usize) -> Option<usize> {
+        let before = self.live.fetch_sub(len, Ordering::Relaxed);
+        told(before, before - len)
+    }
+
+    /// Whether to trim, after a buffer was freed.
+    pub(crate) fn has_fallen(&self) -> bool {
+        let live = self.live.load(Ordering::Relaxed);
         let most = self.most.load(Ordering::Relaxed);
         let order = Ordering::Relaxed;
         most.saturating_sub(live) > FALL_BYTES
             && self.most.compare_exchange(most, live, order, order).is_ok()
     }
+}
+
+fn told(before: usize, live: usize) -> Option<usize> {
+    (before / STEP_BYTES != live / STEP_BYTES).then_some(live)
 }
 
 /// Makes glibc's `malloc` give back all free pages. Other allocators do so by themselves.
@@ -57,16 +73,38 @@ pub(crate) fn trim() {
 mod tests {
     use super::*;
 
+    /// Frees a buffer; returns whether to trim.
+    fn given(heap: &Heap, len: usize) -> bool {
+        heap.given(len);
+        heap.has_fallen()
+    }
+
     #[test]
     fn a_fall_is_noticed_once() {
         let heap = Heap::new();
         heap.taken(FALL_BYTES);
         heap.taken(FALL_BYTES);
-        assert!(!heap.given(FALL_BYTES));
-        assert!(heap.given(1));
-        assert!(!heap.given(1));
-        assert!(!heap.given(FALL_BYTES - 2));
+        assert!(!given(&heap, FALL_BYTES));
+        assert!(given(&heap, 1));
+        assert!(!given(&heap, 1));
+        assert!(!given(&heap, FALL_BYTES - 2));
         heap.taken(10);
-        assert!(!heap.given(10));
+        assert!(!given(&heap, 10));
+    }
+
+    #[test]
+    fn how_many_bytes_are_in_use_is_told_now_and_then() {
+        let heap = Heap::new();
+        let told = (0..1000).filter_map(|_| heap.taken(STEP_BYTES / 100));
+        let told: Vec<usize> = told.collect();
+        assert_eq!(told.len(), 9);
+        assert!(
+            told.iter()
+                .zip(1..)
+                .all(|(bytes, n)| bytes / STEP_BYTES == n)
+        );
+        let told = (0..1000).filter_map(|_| heap.given(STEP_BYTES / 100));
+        assert_eq!(told.count(), 9);
+        assert_eq!(heap.taken(2 * STEP_BYTES), Some(2 * STEP_BYTES));
     }
 }

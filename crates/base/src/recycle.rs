@@ -4,11 +4,12 @@
 //! A [`FreeList`] holds slots that buffers no longer use, by length. It is large enough for the buffers that come and
 //! go at once: a batch of a txg is written, enters the cache, and evicts as many buffers from it. Where more of them
 //! come and go, as the dirty data of a machine with much memory does with each txg, as many bytes are kept as were
-//! in use lately and are not now. The peak of what was in use falls while slots are handed out below it, and at once
-//! when a cache is [gone](FreeList::forget).
+//! in use lately and are not now. The peak of what was in use falls while buffers are handed out below it, and at once
+//! when a cache is [gone](FreeList::forget). Buffers that are not slots count as in use, too: small ones may take
+//! the room of large ones in a cache.
 //!
 //! # Invariants
-//! 1. Slots in use and kept ones are at most 96 MiB more than are in use, or 32 MiB more than were in use at once.
+//! 1. Buffers in use and kept slots are at most 96 MiB more than are in use, or 32 MiB more than were in use at once.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -38,7 +39,9 @@ pub(crate) struct FreeList {
     kept_bytes: usize,
     /// Bytes of slots that are in use.
     live_bytes: usize,
-    /// How many were in use lately.
+    /// Bytes of other buffers, as they were last noted.
+    other_bytes: usize,
+    /// How many of both were in use lately.
     peak_bytes: usize,
     /// The allocator of the slots.
     pub(crate) slots: Slots,
@@ -50,6 +53,7 @@ impl FreeList {
             kept: BTreeMap::new(),
             kept_bytes: 0,
             live_bytes: 0,
+            other_bytes: 0,
             peak_bytes: 0,
             slots: Slots::new(),
         }
@@ -71,7 +75,7 @@ impl FreeList {
         let mut gone_bytes = 0;
         while gone_bytes < len
             && self.kept_bytes > OTHERS_BYTES
-            && self.live_bytes + self.kept_bytes > self.peak_bytes
+            && self.used_bytes() + self.kept_bytes > self.peak_bytes
             && let Some(other) = self.remove_other(len)
         {
             gone_bytes += other.len;
@@ -90,21 +94,40 @@ impl FreeList {
         self.remove_surplus(len)
     }
 
+    /// Notes how many bytes other buffers have by now, and takes out what is too much then.
+    #[must_use]
+    pub(crate) fn note_others(&mut self, bytes: usize) -> Vec<Slot> {
+        let taken = bytes.saturating_sub(self.other_bytes);
+        self.other_bytes = bytes;
+        self.raise_peak(taken);
+        self.remove_surplus(0)
+    }
+
     /// Takes out what is kept only because as much was in use lately.
     #[must_use]
     pub(crate) fn forget(&mut self) -> Vec<Slot> {
-        self.peak_bytes = self.live_bytes;
+        self.peak_bytes = self.used_bytes();
         self.remove_surplus(0)
+    }
+
+    fn used_bytes(&self) -> usize {
+        self.live_bytes + self.other_bytes
     }
 
     fn count(&mut self, len: usize) {
         self.live_bytes += len;
-        let fallen = self.peak_bytes.saturating_sub(len / PEAK_FALL_SHARE);
-        self.peak_bytes = fallen.max(self.live_bytes);
+        self.raise_peak(len);
+    }
+
+    /// So many bytes were handed out.
+    fn raise_peak(&mut self, bytes: usize) {
+        let fallen = self.peak_bytes.saturating_sub(bytes / PEAK_FALL_SHARE);
+        self.peak_bytes = fallen.max(self.used_bytes());
     }
 
     fn remove_surplus(&mut self, len: usize) -> Vec<Slot> {
-        let most = KEPT_MIN_BYTES.max(self.peak_bytes - self.live_bytes);
+        let lately = self.peak_bytes.saturating_sub(self.used_bytes());
+        let most = KEPT_MIN_BYTES.max(lately);
         let mut gone = Vec::new();
         while self.kept_bytes > most
             && let Some(slot) = self.remove_other(len).or_else(|| self.remove(len))
@@ -140,6 +163,7 @@ mod tests {
         free: FreeList,
         used: Vec<usize>,
         used_bytes: usize,
+        other_bytes: usize,
         kept_bytes: usize,
         most_used_bytes: usize,
     }
@@ -150,6 +174,7 @@ mod tests {
                 free: FreeList::new(),
                 used: Vec::new(),
                 used_bytes: 0,
+                other_bytes: 0,
                 kept_bytes: 0,
                 most_used_bytes: 0,
             }
@@ -165,7 +190,6 @@ mod tests {
             }
             self.used.push(len);
             self.used_bytes += len;
-            self.most_used_bytes = self.most_used_bytes.max(self.used_bytes);
             self.check(len);
             is_old
         }
@@ -178,12 +202,19 @@ mod tests {
             self.check(0);
         }
 
-        fn check(&self, taken: usize) {
+        fn note_others(&mut self, bytes_now: usize) {
+            self.other_bytes = bytes_now;
+            self.kept_bytes -= bytes(&self.free.note_others(bytes_now));
+            self.check(0);
+        }
+
+        fn check(&mut self, taken: usize) {
             assert_eq!(self.free.live_bytes, self.used_bytes);
             assert_eq!(self.free.kept_bytes, self.kept_bytes);
-            let most =
-                (self.used_bytes + KEPT_MIN_BYTES).max(self.most_used_bytes + OTHERS_BYTES + taken);
-            assert!(self.used_bytes + self.kept_bytes <= most);
+            let used = self.used_bytes + self.other_bytes;
+            self.most_used_bytes = self.most_used_bytes.max(used);
+            let most = (used + KEPT_MIN_BYTES).max(self.most_used_bytes + OTHERS_BYTES + taken);
+            assert!(used + self.kept_bytes <= most);
         }
     }
 
@@ -222,6 +253,25 @@ mod tests {
     }
 
     #[test]
+    fn other_buffers_take_the_room_of_slots() {
+        let mut model = Model::new();
+        (0..256).for_each(|_| assert!(!model.take(1 << 20)));
+        // As a cache does: each small block evicts as many bytes.
+        for mib in 1..=256 {
+            model.put(0);
+            model.note_others(mib << 20);
+        }
+        assert_eq!(model.kept_bytes, KEPT_MIN_BYTES);
+        // All slots are given back before other buffers come.
+        let mut model = Model::new();
+        (0..256).for_each(|_| assert!(!model.take(1 << 20)));
+        (0..256).for_each(|_| model.put(0));
+        assert_eq!(model.kept_bytes, 256 << 20);
+        (1..=256).for_each(|mib| model.note_others(mib << 20));
+        assert_eq!(model.kept_bytes, KEPT_MIN_BYTES);
+    }
+
+    #[test]
     fn memory_stays_where_it_was_however_lengths_change() {
         let mut model = Model::new();
         let mut state = 1_u64;
@@ -233,6 +283,9 @@ mod tests {
         };
         for _ in 0..400 {
             let (first, count) = (14 + below(8), below(600));
+            if below(3) == 0 {
+                model.note_others(count << 19);
+            }
             if below(2) == 0 {
                 (0..count).for_each(|_| {
                     model.take(1 << (first + below(3)));

@@ -31,7 +31,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Error, ErrorKind, Result, Txg};
 use rt::{Condvar, Mutex, MutexGuard};
@@ -377,6 +377,7 @@ impl TxGroups {
         let mut state = self.state.lock();
         let first = state.mark_changed();
         state.open_dirty += bytes;
+        self.show_dirty(&state);
         if first || state.open_dirty >= self.settings.sync_threshold() {
             self.work.notify_all();
         }
@@ -393,6 +394,7 @@ impl TxGroups {
         let before = state.dirty_total();
         state.open_dirty = state.open_dirty.saturating_add_signed(dirty);
         state.open_begun = state.open_begun.saturating_add_signed(begun);
+        self.show_dirty(&state);
         if state.open_dirty >= self.settings.sync_threshold() {
             self.work.notify_all();
         }
@@ -406,7 +408,14 @@ impl TxGroups {
     pub(crate) fn note_written(&self, bytes: u64) {
         let mut state = self.state.lock();
         state.sync_dirty = state.sync_dirty.saturating_sub(bytes);
+        self.show_dirty(&state);
         self.room.notify_all();
+    }
+
+    /// Lets others know how much is dirty.
+    fn show_dirty(&self, state: &State) {
+        let shown = &self.settings.dirty_bytes;
+        shown.store(state.dirty_total(), Ordering::Relaxed);
     }
 
     pub(crate) fn add_callback(&self, txg: Txg, callback: Callback) {

@@ -200,7 +200,10 @@ impl Spa {
             space.add_vdev(geometry(id, top), &[], false)?;
         }
 
-        let groups = TxGroups::new(Txg(txg.0 - 1), core.telling(options.settings.txg.clone()));
+        let groups = TxGroups::new(
+            Txg(txg.0 - 1),
+            core.telling(&cache, options.settings.txg.clone()),
+        );
         let dsl = DslPool::create(
             PoolParts {
                 name: options.name.clone(),

@@ -109,9 +109,15 @@ impl Core {
             .add(&format!("sysevent.fs.zfs.{name}"), payload);
     }
 
-    /// The settings of the pool's txgs, with which it is told when the pool is suspended.
+    /// The settings of the pool's txgs, with which it is told when the pool is suspended, and its cache how much is
+    /// dirty.
     #[doc(alias = "zio_suspend")]
-    pub(crate) fn telling(self: &Arc<Self>, mut settings: TxgSettings) -> TxgSettings {
+    pub(crate) fn telling(
+        self: &Arc<Self>,
+        cache: &arc::Cache,
+        mut settings: TxgSettings,
+    ) -> TxgSettings {
+        settings.dirty_bytes = Arc::clone(cache.dirty_bytes());
         let (core, hear) = (Arc::downgrade(self), settings.suspend.on_suspend.take());
         let tell = move |event: &SuspendEvent<'_>| {
             // As in OpenZFS, which stops the host then, there is none in the mode `panic`.

@@ -1,5 +1,8 @@
 //! When a txg is synced, and how writers are throttled.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use super::SuspendSettings;
 
 /// When to sync, and how to slow writers down.
@@ -20,6 +23,8 @@ pub struct TxgSettings {
     pub delay_scale_ns: u64,
     /// `zfs_delay_max_ns`: the longest delay of one hold
     pub delay_max_ns: u64,
+    /// How many bytes are dirty, open and syncing, as others are to know it.
+    pub dirty_bytes: Arc<AtomicU64>,
     /// What happens when I/O fails on every copy.
     pub suspend: SuspendSettings,
 }
@@ -34,6 +39,7 @@ impl Default for TxgSettings {
             delay_min_dirty_percent: 60,
             delay_scale_ns: 500_000,
             delay_max_ns: 100_000_000,
+            dirty_bytes: Arc::default(),
             suspend: SuspendSettings::default(),
         }
     }

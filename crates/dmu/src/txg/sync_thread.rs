@@ -100,6 +100,7 @@ impl TxGroups {
         let mut state = self.state.lock();
         state.syncing = None;
         state.sync_dirty = 0;
+        self.show_dirty(&state);
         match outcome {
             Ok(()) => state.synced = txg,
             Err(error) => state.fail(format!("txg {txg}: {error}")),

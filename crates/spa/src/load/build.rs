@@ -154,7 +154,7 @@ pub(super) fn load(
     }
     load_dtls(&tree, &maps, synced)?;
     needed(apply_limits(&mos, &tree).within(|| "vdev ZAPs"))?;
-    let groups = TxGroups::new(last, core.telling(options.settings.txg.clone()));
+    let groups = TxGroups::new(last, core.telling(&cache, options.settings.txg.clone()));
     let dsl_mos = Mos::new(mos.clone(), env)?;
     if let Some(history) = History::open(&mos)? {
         core.set_history(history);
