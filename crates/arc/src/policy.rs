@@ -204,6 +204,8 @@ struct Entry {
     is_prefetched: bool,
     /// Part of a long stream.
     is_passing: bool,
+    /// How many times blocks had been queued to be read ahead when it was last asked for, or written.
+    asked: u64,
     newer: u32,
     older: u32,
 }
@@ -246,6 +248,8 @@ pub(crate) struct Policy {
     /// Blocks of long streams that their readers have passed, the latest last.
     passed: VecDeque<Passed>,
     passed_bytes: u64,
+    /// How many times blocks were queued to be read ahead.
+    queued: u64,
     evictions: u64,
     ghost_hits: u64,
     room: Room,
@@ -270,6 +274,7 @@ impl Policy {
             lists: [Ends::EMPTY; 4],
             passed: VecDeque::new(),
             passed_bytes: 0,
+            queued: 0,
             evictions: 0,
             ghost_hits: 0,
             room,
@@ -375,15 +380,16 @@ impl Policy {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.index.clear();
-        self.entries.clear();
-        self.unused.clear();
-        self.passed.clear();
-        self.passed_bytes = 0;
-        self.room = self.room.emptied();
-        self.lists = [Ends::EMPTY; 4];
-        self.mru_target = self.limit / 2;
-        base::give_back();
+        base::give_back(|| {
+            self.index.clear();
+            self.entries.clear();
+            self.unused.clear();
+            self.passed.clear();
+            self.passed_bytes = 0;
+            self.room = self.room.emptied();
+            self.lists = [Ends::EMPTY; 4];
+            self.mru_target = self.limit / 2;
+        });
     }
 
     pub(crate) fn contains(&self, bp: &BlkPtrPhys) -> bool {
@@ -413,6 +419,7 @@ impl Policy {
                     return Found::Other;
                 }
                 let was_prefetched = std::mem::take(&mut entry.is_prefetched);
+                entry.asked = self.queued;
                 // The first demand read of what was read ahead counts as its first use.
                 let list = if was_prefetched {
                     entry.list
@@ -435,8 +442,17 @@ impl Policy {
         Found::Start(pending)
     }
 
-    pub(crate) fn start_prefetch(&mut self, bp: &BlkPtrPhys) -> Option<Arc<Pending>> {
-        if !self.wants(bp) {
+    /// Blocks are queued to be read ahead; returns the number of this queueing.
+    pub(crate) fn queue(&mut self) -> u64 {
+        self.queued += 1;
+        self.queued
+    }
+
+    /// Begins to read a block ahead, unless it is in memory, or its reader was faster: it may be gone again since.
+    pub(crate) fn start_prefetch(&mut self, bp: &BlkPtrPhys, queued: u64) -> Option<Arc<Pending>> {
+        let asked = |at: &u32| self.entries[*at as usize].asked;
+        let is_late = self.index.get(&bp.identity()).map(asked) >= Some(queued);
+        if is_late || !self.wants(bp) {
             return None;
         }
         let pending = Pending::new();
@@ -519,6 +535,7 @@ impl Policy {
             stamp: 0,
             is_prefetched: reader.is_ahead,
             is_passing,
+            asked: if reader.is_ahead { 0 } else { self.queued },
             newer: NIL,
             older: NIL,
         };

@@ -58,6 +58,8 @@ pub(crate) struct Ahead {
     pub(crate) bp: BlkPtrPhys,
     pub(crate) objset: ObjsetId,
     pub(crate) reader: Reader,
+    /// See [`Policy::queue`](crate::policy::Policy::queue).
+    pub(crate) queued: u64,
 }
 
 #[derive(Default)]
@@ -185,8 +187,13 @@ impl<S: BlockStore + ?Sized> Inner<S> {
     }
 
     pub(crate) fn prefetch(&self, next: &Ahead) {
-        let Ahead { bp, objset, reader } = next;
-        let Some(pending) = self.policy.lock().start_prefetch(bp) else {
+        let Ahead {
+            bp,
+            objset,
+            reader,
+            queued,
+        } = next;
+        let Some(pending) = self.policy.lock().start_prefetch(bp, *queued) else {
             return;
         };
         count(&self.counters.prefetches);
@@ -202,13 +209,14 @@ impl<S: BlockStore + ?Sized + 'static> Cache<S> {
     pub(crate) fn queue_reads(&self, objset: ObjsetId, bps: &[BlkPtrPhys], run: Run) {
         let settings = &self.inner.settings;
         let threads = settings.prefetch_threads.max(1);
-        let policy = self.inner.policy.lock();
+        let mut policy = self.inner.policy.lock();
         let reader = Reader {
             is_ahead: true,
             passing: policy.passing(run),
         };
         let useful = |bp: &&BlkPtrPhys| is_cacheable(bp) && !is_log(bp) && policy.wants(bp);
         let wanted: Vec<BlkPtrPhys> = bps.iter().filter(useful).copied().collect();
+        let queued = policy.queue();
         drop(policy);
         let vdevs = wanted.iter().map(|bp| vdev_of(bp) + 1).max();
         let ahead = &self.inner.ahead;
@@ -216,9 +224,13 @@ impl<S: BlockStore + ?Sized + 'static> Cache<S> {
         let mut state = ahead.state.lock();
         let room = settings.prefetch_backlog.saturating_sub(state.blocks.len());
         let wanted = wanted.into_iter().take(room);
-        state
-            .blocks
-            .extend(wanted.map(|bp| Ahead { bp, objset, reader }));
+        let wanted = wanted.map(|bp| Ahead {
+            bp,
+            objset,
+            reader,
+            queued,
+        });
+        state.blocks.extend(wanted);
         let useful = self.inner.ahead.useful(threads).min(state.blocks.len());
         let more = useful.saturating_sub(state.running);
         state.running += more;
@@ -257,6 +269,7 @@ mod tests {
             bp,
             objset: ObjsetId(0),
             reader: Reader::default(),
+            queued: 1,
         }
     }
 
@@ -315,7 +328,12 @@ mod tests {
         };
         let (first, next) = (new(1), new(2));
         let queued = || cache.inner.ahead.state.lock().blocks.len();
-        let pending = cache.inner.policy.lock().start_prefetch(&first).unwrap();
+        let pending = cache
+            .inner
+            .policy
+            .lock()
+            .start_prefetch(&first, u64::MAX)
+            .unwrap();
         let entry = ahead(next);
         cache.inner.ahead.state.lock().blocks.push_back(entry);
         let wanted = [(first, Bookmark::default())];

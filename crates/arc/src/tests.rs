@@ -234,6 +234,45 @@ fn a_stream_that_the_cache_can_hold_gives_up_its_own_blocks_when_there_is_no_roo
     assert!(!cache.is_cached(&stream[40]));
 }
 
+/// The reader of a long stream was faster than those that read ahead, and has passed blocks that wait for them.
+#[test]
+fn what_was_passed_meanwhile_is_not_read_ahead() {
+    let cache = cache(64 << 20);
+    let run = Run {
+        bytes: 1 << 30,
+        object_bytes: 2 << 30,
+    };
+    let queue = || cache.inner.policy.lock().queue();
+    let read_ahead = |bp: BlkPtrPhys, queued: u64| {
+        let (objset, reader) = (ObjsetId(1), Reader::default());
+        let before = cache.reads_below();
+        cache.inner.prefetch(&crate::prefetch::Ahead {
+            bp,
+            objset,
+            reader,
+            queued,
+        });
+        cache.reads_below() - before
+    };
+    let write = |_| {
+        let request = request(128 << 10, 99, DATA);
+        cache.store().write(Txg(9), request).unwrap()
+    };
+    let stream: Vec<BlkPtrPhys> = (0..2 * PASSED_BLOCKS).map(write).collect();
+    let before = queue();
+    for bp in &stream {
+        cache.read_run(&[(*bp, bookmark())], run);
+    }
+    let passed = &stream[..PASSED_BLOCKS - 1];
+    for bp in passed {
+        assert!(!cache.is_cached(bp));
+        assert_eq!(read_ahead(*bp, before), 0);
+    }
+    // One that reads it anew is kept ahead of.
+    assert_eq!(read_ahead(stream[0], queue()), 1);
+    assert!(cache.is_cached(&stream[0]));
+}
+
 #[test]
 fn a_stream_that_nobody_reads_ahead_of_gives_up_its_own_blocks_as_well() {
     let cache = cache_of(64);
@@ -521,7 +560,8 @@ proptest! {
                     let passing = [Passing::No, Passing::WhenFull, Passing::Always][n % 3];
                     let reader = Reader { is_ahead: true, passing };
                     let objset = base::ObjsetId(0);
-                    cache.inner.prefetch(&crate::prefetch::Ahead { bp, objset, reader });
+                    let queued = cache.inner.policy.lock().queue();
+                    cache.inner.prefetch(&crate::prefetch::Ahead { bp, objset, reader, queued });
                 },
                 Step::Free(n) => if let Some((key, (bp, _))) = pick(n) {
                     cache.free(Txg(9), &bp);

@@ -87,9 +87,12 @@ fn fresh_slot(len: usize) -> Option<NonNull<u8>> {
     slot
 }
 
-/// Gives back to the system what is kept for reuse, but for a little: a cache is gone, so what was in use lately will
-/// not be needed again soon.
-pub fn give_back() {
+/// Frees the buffers of a cache, and then gives their memory back to the system, and what is kept for reuse, but for a
+/// little: what was in use lately will not be needed again soon.
+pub fn give_back(free: impl FnOnce()) {
+    if HEAP.fall(free) {
+        heap::trim();
+    }
     let gone = free_list().forget();
     discard(gone);
 }

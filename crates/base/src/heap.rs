@@ -22,6 +22,8 @@ const STEP_BYTES: usize = 1 << 20;
 pub(crate) struct Heap {
     live: AtomicUsize,
     most: AtomicUsize,
+    /// Threads that free much at once.
+    falling: AtomicUsize,
 }
 
 impl Heap {
@@ -29,6 +31,7 @@ impl Heap {
         Heap {
             live: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
+            falling: AtomicUsize::new(0),
         }
     }
 
@@ -46,8 +49,20 @@ impl Heap {
         told(before, before - len)
     }
 
-    /// Whether to trim, after a buffer was freed.
+    /// Whether to trim, after a buffer was freed. Not while much is freed at once: each trim goes over all free pages.
     pub(crate) fn has_fallen(&self) -> bool {
+        self.falling.load(Ordering::Relaxed) == 0 && self.falls()
+    }
+
+    /// Frees much at once; returns whether to trim then.
+    pub(crate) fn fall(&self, free: impl FnOnce()) -> bool {
+        self.falling.fetch_add(1, Ordering::Relaxed);
+        free();
+        self.falling.fetch_sub(1, Ordering::Relaxed);
+        self.has_fallen()
+    }
+
+    fn falls(&self) -> bool {
         let live = self.live.load(Ordering::Relaxed);
         let most = self.most.load(Ordering::Relaxed);
         let order = Ordering::Relaxed;
@@ -90,6 +105,14 @@ mod tests {
         assert!(!given(&heap, FALL_BYTES - 2));
         heap.taken(10);
         assert!(!given(&heap, 10));
+    }
+
+    #[test]
+    fn much_that_is_freed_at_once_is_one_fall() {
+        let heap = Heap::new();
+        heap.taken(4 * FALL_BYTES);
+        assert!(heap.fall(|| (0..3).for_each(|_| assert!(!given(&heap, FALL_BYTES)))));
+        assert!(!heap.fall(|| assert!(!given(&heap, 10))));
     }
 
     #[test]

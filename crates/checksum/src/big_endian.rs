@@ -31,6 +31,12 @@ pub(crate) fn digest(
     }
 }
 
+/// The words of fletcher4 that a big-endian host computes.
+#[must_use]
+pub fn fletcher4_big_endian(bytes: &[u8]) -> Words {
+    append(ChecksumType::Fletcher4, [0; 4], bytes)
+}
+
 /// Continues the sums of a fletcher function; `bytes` are whole words.
 pub(crate) fn append(kind: ChecksumType, mut sums: Words, bytes: &[u8]) -> Words {
     let is_fletcher2 = matches!(kind, ChecksumType::Fletcher2 | ChecksumType::Zilog);

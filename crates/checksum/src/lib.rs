@@ -36,6 +36,7 @@ pub mod embedded;
 mod fletcher;
 mod skein;
 
+pub use big_endian::fletcher4_big_endian;
 pub use embedded::label_digest;
 pub use fletcher::{copy_fletcher4, fletcher2, fletcher2_append, fletcher4, fletcher4_append};
 

@@ -24,15 +24,17 @@
 //! indirect block always becomes smaller. The tree of the dnodes of an objset has indirect blocks of the largest size
 //! there was when it was made.
 //!
-//! # What is not found
-//! Blocks of hosts of the other byte order.
+//! A host of the other byte order writes the numbers in a block the other way round. The first four bytes of a dnode are
+//! the same, and a pointer begins with zeros, as few pools have many vdevs. A whole block is taken in the order in which it
+//! makes sense: what dnodes have in their bonus, and what their pointers lead to, is possible in one of them only.
 //!
 //! # Source
 //! OpenZFS include/sys/dmu_objset.h, include/sys/dnode.h, module/zfs/dmu_objset.c (`dmu_objset_create_impl_dnstats`),
-//! module/zfs/lzjb.c; the LZ4 block format.
+//! module/zfs/lzjb.c, module/zfs/dnode.c (`dnode_byteswap`); the LZ4 block format.
 
 use base::{Error, Result, SPA_MINBLOCKSIZE, Txg, align_up};
 use compress::beginning;
+use phys::byteswap::{swap_block, swap_words};
 use phys::dnode::{
     DN_MAX_INDBLKSHIFT, DN_MAX_NBLKPTR, DN_MIN_INDBLKSHIFT, DNODE_BLOCK_SIZE, DNODE_MIN_SIZE,
     DnodePhys, DnodeView,
@@ -79,6 +81,25 @@ impl Likeness {
             Likeness::Pointers => 1 << DN_MAX_INDBLKSHIFT,
         }
     }
+
+    /// Converts a block of the other byte order.
+    fn swap(self, block: &mut [u8]) {
+        match self {
+            Likeness::Objset => swap_block(ObjectType::OBJSET, 0, block),
+            Likeness::Dnodes => swap_block(ObjectType::DNODE, 0, block),
+            Likeness::Pointers => swap_words(block),
+        }
+    }
+}
+
+/// A block that was decompressed.
+struct Whole<'a> {
+    /// Its bytes, as a little-endian host would have written them.
+    block: &'a [u8],
+    /// How many bytes are stored of it.
+    psize: usize,
+    /// Whether such a host wrote it.
+    is_little_endian: bool,
 }
 
 /// A block that may begin somewhere.
@@ -107,13 +128,8 @@ pub fn sketch(bytes: &[u8]) -> Option<Sketch> {
         return Sketch::new(likeness, u32::try_from(psize).ok()?, CompressType::Lz4)
             .filter(|it| (it.psize as usize) < likeness.size_max());
     }
-    let core = begins_as_dnode(bytes).then(|| DnodePhys::view(bytes).ok());
-    if let Some(core) = core.flatten() {
-        core.verify().ok()?;
-        let likeness = match core.type_ == ObjectType::DNODE.raw() {
-            true => Likeness::Objset,
-            false => Likeness::Dnodes,
-        };
+    if begins_as_dnode(bytes) && bytes.len() >= DNODE_MIN_SIZE {
+        let likeness = likeness_of_dnode(bytes)?;
         return Sketch::new(likeness, likeness.size_max() as u32, CompressType::Off);
     }
     let likeness = begins_as_lzjb(bytes).then(|| likeness_of(CompressType::Lzjb, bytes))??;
@@ -127,12 +143,7 @@ fn likeness_of_lz4(bytes: &[u8], stream: &[u8]) -> Option<Likeness> {
     let (token, rest) = stream.split_first()?;
     let literals = usize::from(token >> 4);
     if literals >= PREFIX && begins_as_dnode(rest) {
-        let is_objset = rest.first() == Some(&ObjectType::DNODE.raw());
-        return Some(if is_objset {
-            Likeness::Objset
-        } else {
-            Likeness::Dnodes
-        });
+        return Some(likeness_by_type(rest));
     }
     likeness_of(CompressType::Lz4, bytes)
 }
@@ -144,6 +155,13 @@ fn begins_as_lzjb(bytes: &[u8]) -> bool {
     };
     if flags & 0xf == 0 && begins_as_dnode(items) || bytes.starts_with(&LZJB_ZEROS) {
         return true;
+    }
+    // A pointer of the other order: the vdev, in four bytes, comes before how many sectors it takes. On the first vdev
+    // all are zeros up to there: one as it is, and a match with the byte before.
+    match (flags & 0xf, items) {
+        (0, &[0, 0, 0, vdev, ..]) if vdev != 0 => return true,
+        (2 | 6 | 10 | 14, &[0, 8 | 12, 1, ..]) => return true,
+        _ => {}
     }
     // How many sectors it takes: two bytes as they are, and zeros.
     let &[low, high, third, fourth, ..] = items else {
@@ -175,17 +193,38 @@ fn begins_as(bytes: &[u8]) -> Option<Likeness> {
     let first = bytes.iter().position(|byte| *byte != 0)?;
     if first.is_multiple_of(DNODE_MIN_SIZE) && first < DNODE_BLOCK_SIZE {
         let dnode = &bytes[first..];
-        let core = begins_as_dnode(dnode).then(|| DnodePhys::view(dnode).ok());
-        if let Some(core) = core.flatten() {
-            core.verify().ok()?;
-            return match core.type_ == ObjectType::DNODE.raw() {
-                true => (first == 0).then_some(Likeness::Objset),
-                false => Some(Likeness::Dnodes),
-            };
+        if begins_as_dnode(dnode) && dnode.len() >= DNODE_MIN_SIZE {
+            return likeness_of_dnode(dnode)
+                .filter(|likeness| first == 0 || *likeness != Likeness::Objset);
         }
     }
-    let bp = BlkPtrPhys::view(bytes.get(first / POINTER_SIZE * POINTER_SIZE..)?).ok()?;
-    leads_to_dnodes(bp).then_some(Likeness::Pointers)
+    let from = first / POINTER_SIZE * POINTER_SIZE;
+    let mut pointer = *bytes.get(from..)?.first_chunk::<POINTER_SIZE>()?;
+    let is_one = |bytes: &[u8]| BlkPtrPhys::view(bytes).is_ok_and(leads_to_dnodes);
+    let is_likely = is_one(&pointer) || {
+        swap_words(&mut pointer);
+        is_one(&pointer)
+    };
+    is_likely.then_some(Likeness::Pointers)
+}
+
+/// What the block is that begins with this slot, which may be a dnode; `None` if it is not.
+fn likeness_of_dnode(slot: &[u8]) -> Option<Likeness> {
+    let mut slot = *slot.first_chunk::<DNODE_MIN_SIZE>()?;
+    let is_one = |slot: &[u8]| DnodePhys::view(slot).is_ok_and(|core| core.verify().is_ok());
+    let is_dnode = is_one(&slot) || {
+        swap_block(ObjectType::DNODE, 0, &mut slot);
+        is_one(&slot)
+    };
+    is_dnode.then(|| likeness_by_type(&slot))
+}
+
+/// What the block is that begins with these bytes of a dnode.
+fn likeness_by_type(dnode: &[u8]) -> Likeness {
+    match dnode.first() == Some(&ObjectType::DNODE.raw()) {
+        true => Likeness::Objset,
+        false => Likeness::Dnodes,
+    }
 }
 
 /// Whether a pointer may be one below the dnode of dnodes: to a block, or to a hole that was one.
@@ -201,7 +240,7 @@ fn leads_to_dnodes(bp: &BlkPtrPhys) -> bool {
         && bp.birth().0 > 0;
     let is_block = || {
         let [dva, ..] = &bp.dva;
-        bp.is_little_endian() && dva.is_valid() && bp.psize() <= bp.lsize() && bp.fill() > 0
+        dva.is_valid() && bp.psize() <= bp.lsize() && bp.fill() > 0
     };
     is_of_dnodes && (bp.is_hole() || is_block())
 }
@@ -227,6 +266,8 @@ pub struct FoundObjset {
     pub lsize: u64,
     /// How many bytes are stored of it.
     pub psize: usize,
+    /// Whether a little-endian host wrote it. What is here is as such a one would have written it.
+    pub is_little_endian: bool,
 }
 
 /// A block of dnodes that was found.
@@ -236,6 +277,8 @@ pub struct FoundDnodes {
     pub bytes: Vec<u8>,
     /// How many bytes are stored of it.
     pub psize: usize,
+    /// Whether a little-endian host wrote it. What is here is as such a one would have written it.
+    pub is_little_endian: bool,
 }
 
 /// An indirect block above blocks of dnodes that was found.
@@ -247,6 +290,8 @@ pub struct FoundPointers {
     pub lsize: u64,
     /// How many bytes are stored of it.
     pub psize: usize,
+    /// Whether a little-endian host wrote it. What is here is as such a one would have written it.
+    pub is_little_endian: bool,
 }
 
 impl FoundObjset {
@@ -300,7 +345,8 @@ impl FoundPointers {
         fill.fold(0, u64::saturating_add)
     }
 
-    fn new(block: &[u8], psize: usize) -> Result<FoundPointers> {
+    fn new(whole: &Whole<'_>) -> Result<FoundPointers> {
+        let block = whole.block;
         let mut pointers = Vec::with_capacity(block.len() / POINTER_SIZE);
         for bytes in block.chunks_exact(POINTER_SIZE) {
             let bp = *BlkPtrPhys::view(bytes)?;
@@ -313,7 +359,8 @@ impl FoundPointers {
         let found = FoundPointers {
             pointers,
             lsize,
-            psize,
+            psize: whole.psize,
+            is_little_endian: whole.is_little_endian,
         };
         let level = found.level();
         let is_below =
@@ -328,6 +375,16 @@ impl FoundPointers {
 }
 
 impl FoundDnodes {
+    /// One that was read by a pointer, and so is as a little-endian host would have written it.
+    #[must_use]
+    pub fn of_block(bytes: Vec<u8>) -> FoundDnodes {
+        FoundDnodes {
+            psize: bytes.len(),
+            bytes,
+            is_little_endian: true,
+        }
+    }
+
     /// The dnodes, each with the number of its slot.
     pub fn dnodes(&self) -> impl Iterator<Item = (usize, DnodeView<'_>)> {
         let mut slot = 0;
@@ -348,6 +405,7 @@ impl FoundDnodes {
     fn check(self) -> Result<FoundDnodes> {
         let mut slot = 0;
         let mut count = 0;
+        let (mut pointers, mut fitting) = (0, 0);
         while let Some(bytes) = self
             .bytes
             .get(slot * DNODE_MIN_SIZE..)
@@ -355,16 +413,26 @@ impl FoundDnodes {
         {
             let core = DnodePhys::view(bytes)?;
             if core.is_allocated() {
-                DnodeView::new(bytes)?;
+                let dnode = DnodeView::new(bytes)?;
+                let fits = |bp: &&BlkPtrPhys| {
+                    bp.object_type() == core.type_ && bp.level() + 1 == core.nlevels
+                };
+                let used = dnode.blkptrs().iter().filter(|bp| !bp.is_hole());
+                pointers += used.clone().count();
+                fitting += used.filter(fits).count();
                 slot += core.slots();
                 count += 1;
             } else {
                 slot += 1;
             }
         }
-        match count {
-            0 => Err(Error::corrupt("a block of dnodes without any")),
-            _ => Ok(self),
+        if count == 0 {
+            return Err(Error::corrupt("a block of dnodes without any"));
+        }
+        // An object that has become one of another type may have older blocks, but not all of them are such.
+        match pointers > 0 && fitting == 0 {
+            true => Err(Error::corrupt("dnodes with pointers to others' blocks")),
+            false => Ok(self),
         }
     }
 }
@@ -402,10 +470,11 @@ impl Sketch {
             OBJSET_PHYS_SIZE_V2,
             OBJSET_PHYS_SIZE_V3,
         ];
-        self.parse(stored, &sizes, &|block, psize| self.objset_of(block, psize))
+        self.parse(stored, &sizes, &|whole| self.objset_of(whole))
     }
 
-    fn objset_of(&self, block: &[u8], psize: usize) -> Result<FoundObjset> {
+    fn objset_of(&self, whole: &Whole<'_>) -> Result<FoundObjset> {
+        let block = whole.block;
         let is_whole = block.len() == OBJSET_PHYS_SIZE_V3;
         let is_plain = self.compress == CompressType::Off;
         if is_plain && is_whole && block[PAD1..].iter().any(|byte| *byte != 0) {
@@ -432,7 +501,8 @@ impl Sketch {
         let found = FoundObjset {
             phys,
             lsize: block.len() as u64,
-            psize,
+            psize: whole.psize,
+            is_little_endian: whole.is_little_endian,
         };
         if found.pointers().is_empty() {
             return Err(Error::corrupt("an objset without objects"));
@@ -445,9 +515,13 @@ impl Sketch {
     /// # Errors
     /// `Corrupt` if they are not one.
     pub fn dnodes(&self, stored: &[u8]) -> Result<FoundDnodes> {
-        self.parse(stored, &[DNODE_BLOCK_SIZE], &|block, psize| {
-            let bytes = block.to_vec();
-            FoundDnodes { bytes, psize }.check()
+        self.parse(stored, &[DNODE_BLOCK_SIZE], &|whole| {
+            let found = FoundDnodes {
+                bytes: whole.block.to_vec(),
+                psize: whole.psize,
+                is_little_endian: whole.is_little_endian,
+            };
+            found.check()
         })
     }
 
@@ -464,11 +538,23 @@ impl Sketch {
         &self,
         stored: &[u8],
         sizes: &[usize],
-        parse: &dyn Fn(&[u8], usize) -> Result<T>,
+        parse: &dyn Fn(&Whole<'_>) -> Result<T>,
     ) -> Result<T> {
         let one = |size: usize| {
-            let (block, psize) = self.decompress(stored, size)?;
-            parse(&block, psize)
+            let (mut block, psize) = self.decompress(stored, size)?;
+            let native = parse(&Whole {
+                block: &block,
+                psize,
+                is_little_endian: true,
+            });
+            native.or_else(|_| {
+                self.likeness.swap(&mut block);
+                parse(&Whole {
+                    block: &block,
+                    psize,
+                    is_little_endian: false,
+                })
+            })
         };
         let mut last = Err(Error::corrupt("not of the size of such a block"));
         // Of LZJB the first size that ends with zeros is right; what is not compressed has them behind its shorter
@@ -562,6 +648,18 @@ mod tests {
         target
     }
 
+    /// Dnodes as a big-endian host writes them; they have no bonus.
+    fn big_endian(dnodes: &[u8]) -> Vec<u8> {
+        let mut bytes = dnodes.to_vec();
+        for slot in bytes.chunks_mut(DNODE_MIN_SIZE) {
+            for (start, len) in [(8, 2), (10, 2), (16, 8), (24, 8)] {
+                slot[start..start + len].reverse();
+            }
+            swap_words(&mut slot[64..]);
+        }
+        bytes
+    }
+
     fn root() -> ObjsetPhys {
         let mut root = ObjsetPhys {
             meta_dnode: dnode(ObjectType::DNODE, 1234),
@@ -631,6 +729,45 @@ mod tests {
                 let found = sketch.dnodes(&stored).unwrap();
                 assert_eq!(found.dnodes().count(), count);
                 assert_eq!(found.dnodes().next().unwrap().0, first);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_big_endian_host_wrote_is_found() {
+        for algorithm in [Algorithm::Lz4, Algorithm::Lzjb] {
+            let mut bytes = big_endian(root().meta_dnode.as_bytes());
+            bytes.resize(OBJSET_PHYS_SIZE_V2, 0);
+            bytes[DNODE_MIN_SIZE + 192 + 7] = ObjsetType::Zfs as u8;
+            for size in [OBJSET_PHYS_SIZE_V1, OBJSET_PHYS_SIZE_V2] {
+                let stored = stored_by(algorithm, &bytes[..size]);
+                let found = sketch(&stored[..512]).unwrap().objset(&stored).unwrap();
+                assert_eq!((found.lsize, found.is_little_endian), (size as u64, false));
+                assert_eq!(found.phys, Box::new(root()));
+            }
+            for first in [0, 3] {
+                let mut block = [DnodeSlotPhys::default(); 32];
+                for (n, slot) in block.iter_mut().enumerate().skip(first) {
+                    *slot = dnode(ObjectType::DIRECTORY_CONTENTS, n as u64 + 9);
+                }
+                let stored = stored_by(algorithm, &big_endian(block.as_bytes()));
+                let found = sketch(&stored[..512]).unwrap().dnodes(&stored).unwrap();
+                assert!(!found.is_little_endian && found.bytes == block.as_bytes());
+            }
+            for (vdev, psize, first) in [(0, 2048, 0), (0, 1 << 17, 0), (3, 2048, 0), (0, 512, 9)] {
+                let mut pointers = vec![BlkPtrPhys::default(); 128];
+                for (n, pointer) in pointers.iter_mut().enumerate().skip(first).take(20) {
+                    *pointer = below(0, 1 << 14, n as u64 + 9);
+                    let dva = DvaPhys::new(base::VdevId(vdev), 77 << 12, psize, false);
+                    pointer.set_dva(0, dva);
+                }
+                let mut bytes = pointers.as_bytes().to_vec();
+                swap_words(&mut bytes);
+                let stored = stored_by(algorithm, &bytes);
+                let sketch = sketch(&stored).unwrap();
+                assert_eq!(sketch.likeness, Likeness::Pointers);
+                let found = sketch.pointers(&stored).unwrap();
+                assert!(!found.is_little_endian && found.pointers == pointers);
             }
         }
     }

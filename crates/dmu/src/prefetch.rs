@@ -5,13 +5,22 @@
 //! continues a stream doubles its window, from 256 KiB up to what the block store says; once a quarter
 //! of the window is used up, it is refilled, so that fetching need not wait for the reader.
 //!
+//! A kernel that reads ahead asks for several pieces at a time, which threads take in any order. A read a little before
+//! its turn belongs to the stream, too, and is remembered until what is between has been read; if that does not
+//! happen, the stream goes on behind it.
+//!
 //! # Source
 //! OpenZFS module/zfs/dmu_zfetch.c @be7657e3.
 
 const STREAMS_MAX: usize = 8;
 const WINDOW_MIN_BYTES: u64 = 256 << 10;
+/// How far before its turn a read may come, at most, in bytes, and if the stream is at least as long.
+#[doc(alias = "zfetch_max_reorder")]
+const EARLY_BYTES: u64 = 16 << 20;
+/// Ranges of blocks that were read before their turn, at most.
+#[doc(alias = "ZFETCH_RANGES")]
+const EARLY_MAX: usize = 8;
 
-#[derive(Clone, Copy)]
 struct Stream {
     /// The block after the last one read.
     next: u64,
@@ -20,6 +29,51 @@ struct Stream {
     window_bytes: u64,
     /// Blocks read in sequence.
     run: u64,
+    /// Ranges `[from, to)` that were read before their turn, in order.
+    early: Vec<(u64, u64)>,
+}
+
+impl Stream {
+    /// Whether a read from block `from` on continues it.
+    fn continues(&self, from: u64) -> bool {
+        self.next == from || self.next == from + 1
+    }
+
+    /// Whether a read from block `from` on belongs to it, before its turn.
+    fn is_early(&self, from: u64, blksz: u64) -> bool {
+        let most = self.run.min(EARLY_BYTES / blksz);
+        from > self.next && from - self.next <= most
+    }
+
+    /// Blocks `[from, to)` were read, which begin at `next` or before it.
+    fn go_on(&mut self, to: u64) {
+        if to > self.next {
+            self.run += to - self.next;
+            self.next = to;
+        }
+    }
+
+    /// Blocks `[from, to)` were read before their turn.
+    fn note_early(&mut self, from: u64, to: u64) {
+        let at = self.early.partition_point(|(other, _)| *other < from);
+        self.early.insert(at, (from, to));
+        if self.early.len() > EARLY_MAX {
+            // What is before the first one was passed over.
+            self.next = self.early[0].0;
+        }
+        self.take_early();
+    }
+
+    /// Goes on behind what was read early, if its turn has come.
+    fn take_early(&mut self) {
+        let next = |stream: &Stream| stream.early.first().copied();
+        while let Some((from, to)) = next(self)
+            && from <= self.next
+        {
+            self.go_on(to);
+            self.early.remove(0);
+        }
+    }
 }
 
 /// What is known of a reader.
@@ -56,10 +110,9 @@ impl Streams {
         blksz: u64,
         window_max: u64,
     ) -> Progress {
-        let known = self
-            .0
-            .iter()
-            .position(|s| s.next == from || s.next == from + 1);
+        let position = |is_it: &dyn Fn(&Stream) -> bool| self.0.iter().position(is_it);
+        let known = position(&|stream| stream.continues(from))
+            .or_else(|| position(&|stream| stream.is_early(from, blksz)));
         let Some(at) = known else {
             if self.0.len() == STREAMS_MAX {
                 self.0.remove(0);
@@ -69,6 +122,7 @@ impl Streams {
                 ahead: to,
                 window_bytes: 0,
                 run: to - from,
+                early: Vec::new(),
             });
             return Progress {
                 run_bytes: (to - from) * blksz,
@@ -77,13 +131,18 @@ impl Streams {
         };
         let mut stream = self.0.remove(at);
         let fetched = stream.ahead.clamp(from, to);
-        if to > stream.next {
+        let before = stream.next;
+        if stream.continues(from) {
+            stream.go_on(to);
+            stream.take_early();
+        } else {
+            stream.note_early(from, to);
+        }
+        if stream.next > before {
             let doubled = (stream.window_bytes * 2)
                 .max(WINDOW_MIN_BYTES)
                 .max((to - from) * blksz * 2);
             stream.window_bytes = doubled.min(window_max);
-            stream.run += to - stream.next;
-            stream.next = to;
         }
         let window = stream.window_bytes / blksz;
         let start = stream.ahead.max(stream.next);
@@ -92,9 +151,10 @@ impl Streams {
         if fetch {
             stream.ahead = target;
         }
+        let run_bytes = stream.run * blksz;
         self.0.push(stream);
         Progress {
-            run_bytes: stream.run * blksz,
+            run_bytes,
             fetched,
             fetch: fetch.then_some((start, target)),
         }
@@ -145,5 +205,53 @@ mod tests {
         let mut read = |i: u64| streams.advance((i / 32, i / 32 + 1), 131_072, WINDOW);
         let fetches = (0..64).filter(|i| read(*i).fetch.is_some());
         assert_eq!(fetches.count(), 1);
+    }
+
+    #[test]
+    fn reads_that_come_in_another_order_belong_to_the_stream() {
+        for seed in 0..100 {
+            let mut state = seed;
+            let mut streams = Streams::default();
+            let mut fetched = 0;
+            // Pieces of eight blocks; of each four any may come first.
+            for group in 0..50 {
+                let mut pieces = [0, 1, 2, 3].map(|n| (4 * group + n) * 8);
+                for n in (1..4).rev() {
+                    pieces.swap(n, rt::splitmix64(&mut state) as usize % (n + 1));
+                }
+                if group == 0 {
+                    pieces.sort_unstable();
+                }
+                for from in pieces {
+                    let progress = streams.advance((from, from + 8), 131_072, WINDOW);
+                    if let Some((from, to)) = progress.fetch {
+                        assert!(from >= fetched, "fetched twice: {from} < {fetched}");
+                        fetched = to;
+                    }
+                }
+                assert_eq!(streams.0.len(), 1, "seed {seed}");
+                let stream = &streams.0[0];
+                let all = (group + 1) * 32;
+                assert_eq!((stream.next, stream.run, stream.early.len()), (all, all, 0));
+                assert!(fetched >= all);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_goes_on_behind_what_its_reader_passes_over() {
+        let mut streams = Streams::default();
+        streams.advance((0, 64), 131_072, WINDOW);
+        // Every other block from here on.
+        for n in 0..100 {
+            let from = 65 + 2 * n;
+            streams.advance((from, from + 1), 131_072, WINDOW);
+        }
+        assert_eq!(streams.0.len(), 1);
+        let stream = &streams.0[0];
+        assert!(stream.next >= 248 && stream.early.len() <= EARLY_MAX);
+        // Too far away.
+        streams.advance((5000, 5001), 131_072, WINDOW);
+        assert_eq!(streams.0.len(), 2);
     }
 }

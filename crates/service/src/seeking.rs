@@ -40,7 +40,7 @@ use crate::past::{Past, PastState};
 /// How often the caller is called while the devices are read, at least, in ns.
 const SEE_EVERY_NS: u64 = 200_000_000;
 /// Grows when more is looked for than before.
-const JOURNAL_VERSION: u32 = 2;
+const JOURNAL_VERSION: u32 = 3;
 /// Bytes of a device after which the journal says how far it was read, if nothing was sighted.
 const NOTE_BYTES: u64 = 256 << 20;
 
@@ -452,7 +452,7 @@ mod tests {
         assert_eq!(journal.sighted.into_iter().collect::<Vec<_>>(), both);
         let other = Journal::begin(&path, Guid(8)).unwrap();
         assert!(other.read.is_empty() && other.sighted.is_empty());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "pool\t8\t2\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "pool\t8\t3\n");
         std::fs::remove_file(&path).unwrap();
     }
 }

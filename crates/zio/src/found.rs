@@ -20,6 +20,8 @@ pub struct FoundBlock<'a> {
     pub level: u8,
     /// A txg that it is not older than.
     pub birth: Txg,
+    /// Whether a little-endian host wrote it.
+    pub is_little_endian: bool,
 }
 
 impl FoundBlock<'_> {
@@ -39,10 +41,15 @@ impl FoundBlock<'_> {
         bp.set_checksum(ChecksumType::Fletcher4.raw());
         bp.set_type(self.object_type.raw());
         bp.set_level(self.level);
-        bp.set_little_endian();
         bp.set_birth(self.birth, self.birth);
         bp.set_fill(1);
-        bp.set_cksum(checksum::fletcher4(self.stored));
+        let sum = if self.is_little_endian {
+            bp.set_little_endian();
+            checksum::fletcher4(self.stored)
+        } else {
+            checksum::fletcher4_big_endian(self.stored)
+        };
+        bp.set_cksum(sum);
         bp
     }
 }

@@ -1,13 +1,18 @@
 //! `ashift bench crypt`: an encrypted data set beside AES-GCM alone, in turns.
 //!
 //! # What it is
-//! Both sides encrypt the same records with AES-256-GCM on all cores. `bench seal` does nothing else: it copies and
-//! encrypts each record, and decrypts and compares it. `bench stream --encryption` writes an encrypted data set
-//! and reads it; without encryption it shows what the rest costs.
+//! All sides encrypt the same records with AES-256-GCM on all cores. `bench seal` does nothing else: it copies and
+//! encrypts each record, and decrypts and compares it. Such records are within the processor's caches; what a disk costs
+//! beside that, `bench seal` with a file shows: it writes there what it has encrypted, and decrypts what it reads.
+//! `bench stream --encryption` writes an encrypted data set and reads it; without encryption it shows what the rest costs.
 
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
+use aws_lc_rs::error::Unspecified;
 use base::{Error, Result};
 use serde_json::json;
 
@@ -23,11 +28,12 @@ const GOAL: f64 = 0.8;
 /// The suite that `encryption=on` stands for.
 const SUITE: &str = "aes-256-gcm";
 
-/// The results of all turns: of the encrypted data set, one in the clear, AES-GCM alone.
+/// The results of all turns: of the encrypted data set, one in the clear, AES-GCM with a file and alone.
 #[derive(Default)]
 struct Turns {
     encrypted: Vec<Speeds>,
     clear: Vec<Speeds>,
+    with_file: Vec<Speeds>,
     alone: Vec<Speeds>,
 }
 
@@ -59,6 +65,9 @@ fn measure(own: &Path, files: &Files, (size, data): (u64, &str), runs: u64) -> R
     for _ in 0..runs {
         let alone = args(&["bench", "seal", &mib, data]);
         turns.alone.push(speeds(own, &alone)?);
+        files.make("single", size)?;
+        let with_file = [alone, names.clone()];
+        turns.with_file.push(speeds(own, &with_file.concat())?);
         let encrypted = [args(&stream), names.clone(), args(&["--encryption", SUITE])];
         files.make("single", size)?;
         turns.encrypted.push(speeds(own, &encrypted.concat())?);
@@ -76,13 +85,14 @@ fn print(turns: &Turns, is_json: bool, size: u64, runs: u64) {
     let of = |all: &[Speeds], speed: Speed| median(&all.iter().map(speed).collect::<Vec<_>>());
     let kinds: [(&str, Speed); 2] = [("write", |s| s.write), ("read", |s| s.read)];
     let rows = kinds.map(|(what, speed)| {
-        let ours = of(&turns.encrypted, speed);
-        (what, ours, of(&turns.clear, speed), of(&turns.alone, speed))
+        let peers = [&turns.clear, &turns.with_file, &turns.alone].map(|all| of(all, speed));
+        (what, of(&turns.encrypted, speed), peers)
     });
     if is_json {
-        let rows = rows.map(|(what, ours, clear, alone)| {
-            json!({ "what": what, "encrypted_MBps": ours, "clear_MBps": clear, "alone_MBps": alone,
-                    "ours_to_alone": ours / alone, "goal": GOAL })
+        let rows = rows.map(|(what, ours, [clear, with_file, alone])| {
+            json!({ "what": what, "encrypted_MBps": ours, "clear_MBps": clear, "with_file_MBps": with_file,
+                    "alone_MBps": alone, "ours_to_with_file": ours / with_file, "ours_to_alone": ours / alone,
+                    "goal": GOAL })
         });
         println!(
             "{}",
@@ -90,52 +100,133 @@ fn print(turns: &Turns, is_json: bool, size: u64, runs: u64) {
         );
         return;
     }
-    println!("MB/s, medians    encrypted     clear   AES-GCM    encrypted/AES-GCM (goal)");
-    for (what, ours, clear, alone) in rows {
-        let ratio = ours / alone;
-        println!("{what:<16} {ours:>9.0} {clear:>9.0} {alone:>9.0} {ratio:>9.2} ({GOAL})");
+    println!("                                      AES-GCM           encrypted/AES-GCM (goal)");
+    println!("MB/s, medians    encrypted     clear  and file     alone  and file      alone");
+    for (what, ours, [clear, with_file, alone]) in rows {
+        print!("{what:<16} {ours:>9.0} {clear:>9.0} {with_file:>9.0} {alone:>9.0}");
+        let (beside_file, beside_alone) = (ours / with_file, ours / alone);
+        println!("{beside_file:>10.2} ({GOAL}) {beside_alone:>5.2} ({GOAL})");
     }
 }
 
-/// `ashift bench seal MIB DATA`: AES-GCM alone, in memory.
+/// `ashift bench seal MIB DATA [FILE]`: AES-GCM alone, in memory, or with a file.
 pub(super) fn seal(words: &mut Words) -> Outcome {
     words.check_all_taken()?;
-    let [mib, data] = &words.operands[..] else {
-        return Err(usage_error());
+    let (mib, data, path) = match &words.operands[..] {
+        [mib, data] => (mib, data, None),
+        [mib, data, path] => (mib, data, Some(path)),
+        _ => return Err(usage_error()),
     };
     let total = number(mib)? << 20;
-    let payload = payload(data)?;
-    let failed = |_| Error::corrupt("what was encrypted cannot be decrypted");
-    let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[7; 32]).map_err(failed)?);
-    let nonce = || Nonce::assume_unique_for_key([1; 12]);
-    let encrypt = |block: &mut [u8]| key.seal_in_place_separate_tag(nonce(), Aad::empty(), block);
-    let record = RECORD_BYTES as usize;
-    let watch = Watch::start();
-    on_all_cores(total, |from, buf| {
-        let at = (from % payload.len() as u64) as usize;
-        buf.copy_from_slice(&payload[at..at + buf.len()]);
-        for block in buf.chunks_mut(record) {
-            let _ = std::hint::black_box(encrypt(block).map_err(failed)?);
+    let sealing = Sealing {
+        key: LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[7; 32]).map_err(failed)?),
+        payload: payload(data)?,
+    };
+    match path {
+        None => sealing.in_memory(total)?,
+        Some(path) => {
+            let file = OpenOptions::new().read(true).write(true).open(path)?;
+            sealing.with_file(total, &file)?;
         }
-        Ok(())
-    })?;
-    watch.print("write", total);
-
-    // One record, encrypted once, is decrypted again and again.
-    let mut sealed = payload[..record].to_vec();
-    let tag = encrypt(&mut sealed).map_err(failed)?;
-    let watch = Watch::start();
-    on_all_cores(total, |_, buf| {
-        for block in buf.chunks_mut(record) {
-            block.copy_from_slice(&sealed);
-            key.open_in_place_separate_tag(nonce(), Aad::empty(), tag.as_ref(), block)
-                .map_err(failed)?;
-            if block != &payload[..record] {
-                return Err(Error::corrupt("what was decrypted is something else"));
-            }
-        }
-        Ok(())
-    })?;
-    watch.print("read", total);
+    }
     Ok(())
+}
+
+fn failed(_: Unspecified) -> Error {
+    Error::corrupt("what was encrypted cannot be decrypted")
+}
+
+/// A key, and what is encrypted by it.
+struct Sealing {
+    key: LessSafeKey,
+    payload: Vec<u8>,
+}
+
+impl Sealing {
+    /// The bytes of a chunk.
+    fn chunk(&self, from: u64, len: usize) -> &[u8] {
+        let at = (from % self.payload.len() as u64) as usize;
+        &self.payload[at..at + len]
+    }
+
+    fn nonce() -> Nonce {
+        Nonce::assume_unique_for_key([1; 12])
+    }
+
+    /// Encrypts a record; returns its tag.
+    fn encrypt(&self, record: &mut [u8]) -> Result<Tag> {
+        let sealed = self
+            .key
+            .seal_in_place_separate_tag(Self::nonce(), Aad::empty(), record);
+        sealed.map_err(failed)
+    }
+
+    /// Decrypts a record, and compares it with what it was.
+    fn decrypt(&self, record: &mut [u8], tag: &Tag, was: &[u8]) -> Result<()> {
+        let (nonce, aad) = (Self::nonce(), Aad::empty());
+        self.key
+            .open_in_place_separate_tag(nonce, aad, tag.as_ref(), record)
+            .map_err(failed)?;
+        match record == was {
+            true => Ok(()),
+            false => Err(Error::corrupt("what was decrypted is something else")),
+        }
+    }
+
+    fn in_memory(&self, total: u64) -> Result<()> {
+        let watch = Watch::start();
+        on_all_cores(total, |from, buf| {
+            buf.copy_from_slice(self.chunk(from, buf.len()));
+            for record in buf.chunks_mut(RECORD_BYTES as usize) {
+                let _ = std::hint::black_box(self.encrypt(record)?);
+            }
+            Ok(())
+        })?;
+        watch.print("write", total);
+
+        // One record, encrypted once, is decrypted again and again.
+        let was = &self.payload[..RECORD_BYTES as usize];
+        let mut sealed = was.to_vec();
+        let tag = self.encrypt(&mut sealed)?;
+        let watch = Watch::start();
+        on_all_cores(total, |_, buf| {
+            for record in buf.chunks_mut(RECORD_BYTES as usize) {
+                record.copy_from_slice(&sealed);
+                self.decrypt(record, &tag, was)?;
+            }
+            Ok(())
+        })?;
+        watch.print("read", total);
+        Ok(())
+    }
+
+    fn with_file(&self, total: u64, file: &File) -> Result<()> {
+        let tags: Vec<OnceLock<Tag>> = (0..total / RECORD_BYTES).map(|_| OnceLock::new()).collect();
+        let watch = Watch::start();
+        on_all_cores(total, |from, buf| {
+            buf.copy_from_slice(self.chunk(from, buf.len()));
+            let first = (from / RECORD_BYTES) as usize;
+            for (record, tag) in buf.chunks_mut(RECORD_BYTES as usize).zip(&tags[first..]) {
+                let sealed = self.encrypt(record)?;
+                tag.get_or_init(|| sealed);
+            }
+            Ok(file.write_all_at(buf, from)?)
+        })?;
+        watch.print("write", total);
+
+        let watch = Watch::start();
+        on_all_cores(total, |from, buf| {
+            file.read_exact_at(buf, from)?;
+            let first = (from / RECORD_BYTES) as usize;
+            let chunk = self.chunk(from, buf.len()).chunks(RECORD_BYTES as usize);
+            let records = buf.chunks_mut(RECORD_BYTES as usize).zip(chunk);
+            for ((record, was), tag) in records.zip(&tags[first..]) {
+                let tag = tag.get().ok_or_else(|| failed(Unspecified))?;
+                self.decrypt(record, tag, was)?;
+            }
+            Ok(())
+        })?;
+        watch.print("read", total);
+        Ok(())
+    }
 }

@@ -423,6 +423,8 @@ fn pools_of_openzfs_are_found_as_they_were() {
         ("checkpoint", "tank", 1),
         ("fast-dedup", "tank", 1),
         ("encrypted", "tank", 1),
+        ("big-endian", "be", 1),
+        ("big-endian-v28", "be28", 1),
         ("raidz1-expanding", "e3", 4),
         ("raidz2-expanded-twice", "e2", 6),
         ("draid1-2d-5c-1s", "d3", 5),

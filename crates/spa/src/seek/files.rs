@@ -13,10 +13,12 @@ use std::sync::Arc;
 
 use base::{BlkId, ObjectId, Result, Txg};
 use dmu::{Dnode, FoundDnodes, Likeness, ObjectWalk, Objset};
+use phys::byteswap::{is_big_endian_sa, swap_sa_header, swap_words};
 use phys::dnode::DNODES_PER_BLOCK;
 use phys::sa::SaView;
 use phys::znode::ZnodePhys;
 use phys::{BlkPtrPhys, DnodeView, ObjectType, ObjsetType, Phys, SaFilePhys};
+use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 use zio::{Bookmark, FoundBlock};
 
@@ -71,7 +73,7 @@ fn attributes(dnode: &DnodeView<'_>) -> Option<Attributes> {
         return None;
     }
     let (mode, file) = if core.bonustype == ObjectType::SA.raw() {
-        let file = SaFilePhys::view(SaView::new(dnode.bonus()).ok()?.values()).ok()?;
+        let file = system_attributes(dnode.bonus())?;
         let attributes = Attributes {
             size: file.size.get(),
             ctime: file.ctime.map(U64::get),
@@ -94,6 +96,20 @@ fn attributes(dnode: &DnodeView<'_>) -> Option<Attributes> {
     (mode & FILE_TYPE.0 == FILE_TYPE.1).then_some(file)
 }
 
+/// The system attributes in a bonus, of either byte order, that all layouts begin with.
+fn system_attributes(bonus: &[u8]) -> Option<SaFilePhys> {
+    let mut bonus = bonus.to_vec();
+    let is_big_endian = is_big_endian_sa(&bonus);
+    if is_big_endian {
+        swap_sa_header(&mut bonus);
+    }
+    let mut file = *SaFilePhys::view(SaView::new(&bonus).ok()?.values()).ok()?;
+    if is_big_endian {
+        swap_words(file.as_mut_bytes());
+    }
+    Some(file)
+}
+
 fn identity_of(slot: usize, file: &Attributes) -> FileIdentity {
     FileIdentity {
         slot,
@@ -102,9 +118,10 @@ fn identity_of(slot: usize, file: &Attributes) -> FileIdentity {
     }
 }
 
-fn block_of<'a>(sighted: &Sighted, stored: &'a [u8]) -> FoundBlock<'a> {
+fn block_of<'a>(sighted: &Sighted, found: &FoundDnodes, stored: &'a [u8]) -> FoundBlock<'a> {
     FoundBlock {
         stored,
+        is_little_endian: found.is_little_endian,
         lsize: phys::dnode::DNODE_BLOCK_SIZE as u64,
         compress: sighted.what.compress,
         object_type: ObjectType::DNODE,
@@ -172,7 +189,7 @@ impl Seek {
             Ok((block, psize))
         })?;
         let at = [(place.vdev, place.offset)];
-        let bp = block_of(place, &stored).pointer(&*self.tree, &at);
+        let bp = block_of(place, &block, &stored).pointer(&*self.tree, &at);
         Some((block, bp))
     }
 
@@ -202,8 +219,7 @@ impl Seek {
                     let Ok(block) = objset.store().read_keyless(&bp, &bookmark) else {
                         continue;
                     };
-                    let (bytes, psize) = (block.to_vec(), block.len());
-                    for (slot, dnode) in (FoundDnodes { bytes, psize }).dnodes() {
+                    for (slot, dnode) in FoundDnodes::of_block(block.to_vec()).dnodes() {
                         known.extend(attributes(&dnode).map(|file| identity_of(slot, &file)));
                     }
                 }

@@ -188,6 +188,7 @@ impl Seek {
                     object_type: ObjectType::OBJSET,
                     level: 0,
                     birth: root.birth(),
+                    is_little_endian: root.is_little_endian,
                 };
                 FoundObjset {
                     type_: root.objset_type(),

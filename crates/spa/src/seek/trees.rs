@@ -38,6 +38,7 @@ struct Highest {
     level: u8,
     birth: Txg,
     lsize: u64,
+    is_little_endian: bool,
     /// Its pointer to the first block below.
     first: BlkPtrPhys,
     sketch: Sketch,
@@ -76,6 +77,7 @@ impl Seek {
                 level: block.level(),
                 birth: block.birth(),
                 lsize: block.lsize,
+                is_little_endian: block.is_little_endian,
                 first: *first,
                 sketch: sighting.what,
                 places: Vec::new(),
@@ -95,6 +97,7 @@ impl Seek {
                 object_type: ObjectType::DNODE,
                 level: block.level,
                 birth: block.birth,
+                is_little_endian: block.is_little_endian,
             };
             Some(FoundObjset {
                 type_: self.type_below(&block.first)?,
@@ -138,8 +141,7 @@ fn type_of(bytes: Vec<u8>) -> Option<ObjsetType> {
     if bytes.len() != DNODE_BLOCK_SIZE {
         return None;
     }
-    let psize = bytes.len();
-    let block = FoundDnodes { bytes, psize };
+    let block = FoundDnodes::of_block(bytes);
     let (slot, dnode) = block.dnodes().next()?;
     let type_ = ObjectType::try_from(dnode.core().type_).ok()?;
     match (slot, type_) {
