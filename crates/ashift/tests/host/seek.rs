@@ -455,3 +455,64 @@ fn pools_of_openzfs_are_found_as_they_were() {
         assert!(error.contains(", found on its disks"), "{name}: {error}");
     }
 }
+
+/// The contents of all files below a folder that are not empty, but for what `rescue` notes of itself.
+fn contents(folder: &Path) -> BTreeSet<Vec<u8>> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        let name = path.file_name().unwrap().to_string_lossy();
+        if kind.is_dir() {
+            found.extend(contents(&path));
+        } else if kind.is_file() && !name.starts_with("rescue.") {
+            found.insert(fs::read(&path).unwrap());
+        }
+    }
+    found.remove(&Vec::new());
+    found
+}
+
+/// What a big-endian host wrote is found by the indirect blocks above its dnodes, and by these alone.
+#[test]
+fn files_of_a_big_endian_host_are_found_although_every_root_is_lost() {
+    for (name, pool) in [("big-endian", "be"), ("big-endian-v28", "be28")] {
+        let bench = Bench::new(&[]);
+        fs::create_dir(bench.path("disks")).unwrap();
+        let bytes = torture::golden::bytes(&format!("openzfs-2.3.2-{name}"));
+        fs::write(bench.path("disks/0"), bytes).unwrap();
+        for label in 0..4 {
+            let at = bench.label_offset("disks/0", label);
+            bench.scribble("disks/0", at + UBERBLOCK_RING_OFFSET..at + LABEL_SIZE);
+        }
+        let rescue = |folder: &str| {
+            bench.run(&format!(
+                "rescue --scan -s -d {{dir}}/disks {pool} {{dir}}/{folder}"
+            ))
+        };
+        rescue("whole");
+        let wanted = contents(&bench.path("whole"));
+        assert!(wanted.len() > 20, "{name}: {}", wanted.len());
+        let scan = fs::read_to_string(bench.path("whole/rescue.scan")).unwrap();
+        for kind in ["objset", "pointers"] {
+            let mut lost = 0;
+            for line in scan.lines() {
+                let fields: Vec<&str> = line.split('\t').collect();
+                if let ["block", "0", offset, is, ..] = fields[..]
+                    && is == kind
+                {
+                    let at = LABEL_START_SIZE + offset.parse::<u64>().unwrap();
+                    bench.scribble("disks/0", at..at + 512);
+                    lost += 1;
+                }
+            }
+            assert!(lost > 3, "{name}: {lost} of {kind}");
+            let folder = format!("without-{kind}");
+            let (_, out, error) = rescue(&folder);
+            assert!(error.contains("0 states found"), "{name} {kind}: {error}");
+            let found = contents(&bench.path(&folder));
+            let missing = wanted.difference(&found).count();
+            assert_eq!(missing, 0, "{name} {kind}: {out}{error}");
+        }
+    }
+}
