@@ -28,6 +28,11 @@ const FUSE_GOAL: f64 = 1.5;
 /// Bytes of an image beyond what the work needs.
 const ROOM_BYTES: u64 = 2 << 30;
 
+/// The most memory that a mount may take: the cache's bound, and as much again.
+const MEMORY_GOAL_BYTES: u64 = 512 << 20;
+
+/// The most memory of the processes that serve sides, in bytes.
+type Peaks = BTreeMap<&'static str, u64>;
 /// Results by side and load, one of each turn.
 type Results = BTreeMap<(&'static str, &'static str), Vec<f64>>;
 
@@ -53,10 +58,14 @@ pub(super) fn run(words: &mut Words) -> Outcome {
         image_bytes: files * 4 * SIZE_MAX + 2 * size_bytes + ROOM_BYTES,
     };
     let setup = Loads::prepare(folder.path(), files, size_bytes)?;
-    let mut results = Results::new();
+    let (mut results, mut peaks) = (Results::new(), Peaks::new());
     for _ in 0..runs {
         for side in &SIDES {
-            turn(&sides, side, &setup, &loads, &mut results)?;
+            let peak = turn(&sides, side, &setup, &loads, &mut results)?;
+            if let Some(bytes) = peak {
+                let most = peaks.entry(side.name).or_default();
+                *most = bytes.max(*most);
+            }
         }
     }
     let medians: BTreeMap<_, _> = results
@@ -64,21 +73,21 @@ pub(super) fn run(words: &mut Words) -> Outcome {
         .map(|(key, values)| (*key, median(values)))
         .collect();
     if words.is_json {
-        print_json(&loads, &medians, (files, size_bytes, runs));
+        print_json(&loads, &medians, &peaks, (files, size_bytes, runs));
     } else {
-        print_table(&loads, &medians);
+        print_table(&loads, &medians, &peaks);
     }
     Ok(())
 }
 
-/// All the work on one side.
+/// All the work on one side; returns the most memory that its process has had.
 fn turn(
     sides: &Sides,
     side: &Side,
     setup: &Loads,
     loads: &[&Load],
     results: &mut Results,
-) -> Result<()> {
+) -> Result<Option<u64>> {
     let mut mounted = sides.make(side)?;
     for load in loads {
         (load.prepare)(setup, mounted.place())?;
@@ -95,7 +104,7 @@ fn turn(
             .or_default()
             .push(value);
     }
-    Ok(())
+    Ok(mounted.peak_bytes())
 }
 
 /// How many times as good `a` is as `b`.
@@ -108,7 +117,7 @@ fn ratio(load: &Load, a: f64, b: f64) -> f64 {
 
 type Medians = BTreeMap<(&'static str, &'static str), f64>;
 
-fn print_table(loads: &[&Load], medians: &Medians) {
+fn print_table(loads: &[&Load], medians: &Medians, peaks: &Peaks) {
     print!("medians                 ");
     for side in &SIDES {
         print!("{:>12}", side.name);
@@ -128,9 +137,20 @@ fn print_table(loads: &[&Load], medians: &Medians) {
             false => println!(),
         }
     }
+    print!("{:<16} {:<7}", "memory, at most", "MiB");
+    for side in &SIDES {
+        let mib = peaks.get(side.name).map(|bytes| (bytes >> 20).to_string());
+        print!("{:>12}", mib.unwrap_or_else(|| "-".to_owned()));
+    }
+    println!("   (ours: {})", MEMORY_GOAL_BYTES >> 20);
 }
 
-fn print_json(loads: &[&Load], medians: &Medians, (files, size_bytes, runs): (u64, u64, u64)) {
+fn print_json(
+    loads: &[&Load],
+    medians: &Medians,
+    peaks: &Peaks,
+    (files, size_bytes, runs): (u64, u64, u64),
+) {
     let rows: Vec<_> = loads
         .iter()
         .map(|load| {
@@ -146,6 +166,9 @@ fn print_json(loads: &[&Load], medians: &Medians, (files, size_bytes, runs): (u6
             })
         })
         .collect();
-    let value = json!({ "files": files, "size_bytes": size_bytes, "runs": runs, "results": rows });
+    let memory = json!({ "peak_bytes": peaks, "goal_bytes": MEMORY_GOAL_BYTES });
+    let value = json!({
+        "files": files, "size_bytes": size_bytes, "runs": runs, "memory": memory, "results": rows,
+    });
     println!("{value}");
 }

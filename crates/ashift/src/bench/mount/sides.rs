@@ -70,8 +70,26 @@ enum Mount {
         server: Child,
         below: Option<Mounted>,
     },
-    /// The command that unmounts it.
-    Ours(Command),
+    Ours {
+        server: Child,
+        /// The command that unmounts it.
+        stop: Command,
+    },
+}
+
+impl Mount {
+    /// The most memory that the process which serves it has had, in bytes; `None` of the kernel's own.
+    fn peak_bytes(&self) -> Option<u64> {
+        let (Mount::Ours { server, .. } | Mount::Passthrough { server, .. }) = self else {
+            return None;
+        };
+        let status = fs::read_to_string(format!("/proc/{}/status", server.id())).ok()?;
+        let peak = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))?;
+        let kib: u64 = peak.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kib << 10)
+    }
 }
 
 impl Drop for Mount {
@@ -88,9 +106,10 @@ impl Drop for Mount {
                 let _ = server.wait();
                 drop(below.take());
             }
-            Mount::Ours(stop) => {
+            Mount::Ours { server, stop } => {
                 // What is left mounted is seen when it is mounted again.
                 let _ = silent(stop);
+                let _ = server.wait();
             }
         }
     }
@@ -102,15 +121,24 @@ pub(super) struct Made<'a> {
     side: &'a Side,
     files: Files,
     mount: Option<Mount>,
+    /// See [`Mount::peak_bytes`], of all its mounts.
+    peak_bytes: Option<u64>,
 }
 
 impl Made<'_> {
+    /// The most memory that a process which served it has had, in bytes; `None` of the kernel's own.
+    pub(super) fn peak_bytes(&self) -> Option<u64> {
+        let now = self.mount.as_ref().and_then(Mount::peak_bytes);
+        now.max(self.peak_bytes)
+    }
+
     pub(super) fn place(&self) -> &Path {
         &self.files.place
     }
 
     /// Mounts it again, so that no cache has anything of it.
     pub(super) fn again(&mut self) -> Result<()> {
+        self.peak_bytes = self.peak_bytes();
         self.mount = None;
         let made = (self.side.make)(self.sides, &self.files, IsNew::No)?;
         self.mount = Some(made);
@@ -121,7 +149,7 @@ impl Made<'_> {
     pub(super) fn write_out(&mut self) -> Result<f64> {
         let place = match self.mount {
             // Its pool is closed when it is mounted again.
-            Some(Mount::Ours(_)) => return seconds(|| self.again()),
+            Some(Mount::Ours { .. }) => return seconds(|| self.again()),
             Some(Mount::Passthrough { .. }) => &self.files.below,
             _ => &self.files.place,
         };
@@ -131,7 +159,7 @@ impl Made<'_> {
 
 impl Drop for Made<'_> {
     fn drop(&mut self) {
-        let is_ours = matches!(self.mount, Some(Mount::Ours(_)));
+        let is_ours = matches!(self.mount, Some(Mount::Ours { .. }));
         self.mount = None;
         if is_ours {
             let _ = silent(&mut self.sides.own(&["zpool", "destroy", "-f", POOL]));
@@ -157,6 +185,7 @@ impl Sides {
             side,
             files,
             mount: Some(mount),
+            peak_bytes: None,
         })
     }
 
@@ -172,26 +201,23 @@ impl Sides {
             let create = ["zpool", "create", "-O", "mountpoint=none", POOL];
             silent(self.own(&create).arg(&files.image))?;
         }
-        silent(self.own(&["mount", "--background", POOL]).arg(&files.place))?;
+        let mut server = self.own(&["mount", POOL]);
+        let server = serve(server.arg(&files.place), &files.place)?;
         let mut stop = self.own(&["unmount"]);
         stop.arg(&files.place);
-        Ok(Mount::Ours(stop))
+        Ok(Mount::Ours { server, stop })
     }
 
     fn mount_passthrough(&self, files: &Files, is_new: IsNew) -> Result<Mount> {
         let below = mount_kernel_at("ext4", files, &files.below, is_new)?;
-        let server = self
-            .own(&["bench", "passthrough"])
-            .args([&files.below, &files.place])
-            .stdin(Stdio::null())
-            .spawn()?;
-        let mount = Mount::Passthrough {
+        let mut server = self.own(&["bench", "passthrough"]);
+        let server = server.args([&files.below, &files.place]);
+        let server = serve(server, &files.place)?;
+        Ok(Mount::Passthrough {
             above: Some(Mounted::at(&files.place)),
             server,
             below: Some(below),
-        };
-        wait_for(&files.place)?;
-        Ok(mount)
+        })
     }
 }
 
@@ -206,16 +232,21 @@ fn mount_kernel_at(kind: &str, files: &Files, place: &Path, is_new: IsNew) -> Re
     }
 }
 
-/// Waits until something is mounted at `place`.
-fn wait_for(place: &Path) -> Result<()> {
+/// Starts a process, and waits until it has mounted something at `place`.
+fn serve(command: &mut Command, place: &Path) -> Result<Child> {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut server = command.stderr(Stdio::piped()).spawn()?;
     let parent = place.parent().expect("it is in the folder");
     let end = Instant::now() + PATIENCE;
-    while Instant::now() < end {
+    while Instant::now() < end && server.try_wait()?.is_none() {
         if fs::metadata(place)?.dev() != fs::metadata(parent)?.dev() {
-            return Ok(());
+            return Ok(server);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let text = format!("nothing is mounted at {}", place.display());
+    server.kill()?;
+    let said = server.wait_with_output()?.stderr;
+    let said = String::from_utf8_lossy(&said);
+    let text = format!("nothing is mounted at {}: {said}", place.display());
     Err(Error::new(ErrorKind::Io, text))
 }
