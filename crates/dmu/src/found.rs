@@ -24,9 +24,10 @@
 //! indirect block always becomes smaller. The tree of the dnodes of an objset has indirect blocks of the largest size
 //! there was when it was made.
 //!
-//! A host of the other byte order writes the numbers in a block the other way round. The first four bytes of a dnode are
-//! the same, and a pointer begins with zeros, as few pools have many vdevs. A whole block is taken in the order in which it
-//! makes sense: what dnodes have in their bonus, and what their pointers lead to, is possible in one of them only.
+//! A host of the other byte order writes the numbers in a block the other way round. The first four bytes of a dnode
+//! are the same, and a pointer begins with zeros, as few pools have many vdevs. A whole block is taken in the order in
+//! which it makes sense: what dnodes have in their bonus, and what their pointers lead to, is possible in one of them
+//! only.
 //!
 //! # Source
 //! OpenZFS include/sys/dmu_objset.h, include/sys/dnode.h, module/zfs/dmu_objset.c (`dmu_objset_create_impl_dnstats`),

@@ -2,9 +2,10 @@
 //!
 //! # What it is
 //! All sides encrypt the same records with AES-256-GCM on all cores. `bench seal` does nothing else: it copies and
-//! encrypts each record, and decrypts and compares it. Such records are within the processor's caches; what a disk costs
-//! beside that, `bench seal` with a file shows: it writes there what it has encrypted, and decrypts what it reads.
-//! `bench stream --encryption` writes an encrypted data set and reads it; without encryption it shows what the rest costs.
+//! encrypts each record, and decrypts and compares it. Such records are within the processor's caches; what a disk
+//! costs beside that, `bench seal` with a file shows: it writes there what it has encrypted, and decrypts what it
+//! reads. `bench stream --encryption` writes an encrypted data set and reads it; without encryption it shows what the
+//! rest costs.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
