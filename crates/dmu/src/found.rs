@@ -129,7 +129,7 @@ pub fn sketch(bytes: &[u8]) -> Option<Sketch> {
         return Sketch::new(likeness, u32::try_from(psize).ok()?, CompressType::Lz4)
             .filter(|it| (it.psize as usize) < likeness.size_max());
     }
-    if begins_as_dnode(bytes) && bytes.len() >= DNODE_MIN_SIZE {
+    if begins_as_dnode(bytes) && bytes.len() >= DnodePhys::SIZE {
         let likeness = likeness_of_dnode(bytes)?;
         return Sketch::new(likeness, likeness.size_max() as u32, CompressType::Off);
     }
@@ -194,7 +194,7 @@ fn begins_as(bytes: &[u8]) -> Option<Likeness> {
     let first = bytes.iter().position(|byte| *byte != 0)?;
     if first.is_multiple_of(DNODE_MIN_SIZE) && first < DNODE_BLOCK_SIZE {
         let dnode = &bytes[first..];
-        if begins_as_dnode(dnode) && dnode.len() >= DNODE_MIN_SIZE {
+        if begins_as_dnode(dnode) && dnode.len() >= DnodePhys::SIZE {
             return likeness_of_dnode(dnode)
                 .filter(|likeness| first == 0 || *likeness != Likeness::Objset);
         }
@@ -209,9 +209,9 @@ fn begins_as(bytes: &[u8]) -> Option<Likeness> {
     is_likely.then_some(Likeness::Pointers)
 }
 
-/// What the block is that begins with this slot, which may be a dnode; `None` if it is not.
+/// What the block is that begins with this slot, of which only the head may be there; `None` if it is no dnode.
 fn likeness_of_dnode(slot: &[u8]) -> Option<Likeness> {
-    let mut slot = *slot.first_chunk::<DNODE_MIN_SIZE>()?;
+    let mut slot = *slot.first_chunk::<{ DnodePhys::SIZE }>()?;
     let is_one = |slot: &[u8]| DnodePhys::view(slot).is_ok_and(|core| core.verify().is_ok());
     let is_dnode = is_one(&slot) || {
         swap_block(ObjectType::DNODE, 0, &mut slot);
@@ -754,6 +754,9 @@ mod tests {
                 let stored = stored_by(algorithm, &big_endian(block.as_bytes()));
                 let found = sketch(&stored[..512]).unwrap().dnodes(&stored).unwrap();
                 assert!(!found.is_little_endian && found.bytes == block.as_bytes());
+                // So little that not all of the first dnode is in it.
+                let likeness = sketch(&stored[..120]).map(|sketch| sketch.likeness);
+                assert_eq!(likeness, Some(Likeness::Dnodes));
             }
             for (vdev, psize, first) in [(0, 2048, 0), (0, 1 << 17, 0), (3, 2048, 0), (0, 512, 9)] {
                 let mut pointers = vec![BlkPtrPhys::default(); 128];

@@ -1,4 +1,4 @@
-//! `ashift bench crypt`: an encrypted data set beside AES-GCM alone, in turns.
+//! `ashift bench crypt`: an encrypted data set beside AES-GCM, with a file and alone, in turns.
 //!
 //! # What it is
 //! All sides encrypt the same records with AES-256-GCM on all cores. `bench seal` does nothing else: it copies and
