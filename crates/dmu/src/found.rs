@@ -209,7 +209,7 @@ fn begins_as(bytes: &[u8]) -> Option<Likeness> {
     is_likely.then_some(Likeness::Pointers)
 }
 
-/// What the block is that begins with this slot, of which only the head may be there; `None` if it is no dnode.
+/// What the block is that begins with this slot, of which only the head may be there; `None` if it is not one.
 fn likeness_of_dnode(slot: &[u8]) -> Option<Likeness> {
     let mut slot = *slot.first_chunk::<{ DnodePhys::SIZE }>()?;
     let is_one = |slot: &[u8]| DnodePhys::view(slot).is_ok_and(|core| core.verify().is_ok());
@@ -755,7 +755,7 @@ mod tests {
                 let found = sketch(&stored[..512]).unwrap().dnodes(&stored).unwrap();
                 assert!(!found.is_little_endian && found.bytes == block.as_bytes());
                 // So little that not all of the first dnode is in it.
-                let likeness = sketch(&stored[..120]).map(|sketch| sketch.likeness);
+                let likeness = sketch(&stored[..80]).map(|sketch| sketch.likeness);
                 assert_eq!(likeness, Some(Likeness::Dnodes));
             }
             for (vdev, psize, first) in [(0, 2048, 0), (0, 1 << 17, 0), (3, 2048, 0), (0, 512, 9)] {
