@@ -380,16 +380,15 @@ impl Policy {
     }
 
     pub(crate) fn clear(&mut self) {
-        base::give_back(|| {
-            self.index.clear();
-            self.entries.clear();
-            self.unused.clear();
-            self.passed.clear();
-            self.passed_bytes = 0;
-            self.room = self.room.emptied();
-            self.lists = [Ends::EMPTY; 4];
-            self.mru_target = self.limit / 2;
-        });
+        self.index.clear();
+        self.entries.clear();
+        self.unused.clear();
+        self.passed.clear();
+        self.passed_bytes = 0;
+        self.room = self.room.emptied();
+        self.lists = [Ends::EMPTY; 4];
+        self.mru_target = self.limit / 2;
+        base::give_back();
     }
 
     pub(crate) fn contains(&self, bp: &BlkPtrPhys) -> bool {

@@ -16,19 +16,17 @@ use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::heap::{self, Heap};
+use crate::heap::Heap;
 use crate::recycle::{FreeList, Slot};
 use crate::slots::{self, slot_len};
 
-/// Alignment of buffers that are not slots, in bytes. It is `malloc`'s own: with a larger one, `malloc`
-/// cannot put a buffer where one of the same length was before.
+/// Alignment of buffers that are not slots, in bytes: what the allocator gives without being asked.
 const ALIGN_BYTES: usize = 16;
 /// Alignment in bytes that suffices for direct I/O to any disk.
 const PAGE_BYTES: usize = 4096;
-/// Bytes that `malloc` adds to each buffer.
+/// Bytes that an allocator may add to each buffer.
 const MALLOC_HEAD_BYTES: usize = 16;
-/// Fragmentation of `malloc`'s heap: with buffers of many lengths, about 1/8 of their bytes is idle
-/// in between.
+/// What it rounds up and keeps free: with buffers of many lengths, about 1/8 of their bytes.
 const MALLOC_GAPS_SHARE: usize = 8;
 
 /// Owned bytes of a fixed length. From 16 KiB to 16 MiB they are in slots, and begin at a page boundary.
@@ -36,7 +34,7 @@ pub struct BlockBuf {
     ptr: NonNull<u8>,
     /// Without what its slot is longer.
     len: usize,
-    /// Alignment of the allocation from `malloc`.
+    /// Alignment of the allocation, if it is not a slot.
     align: usize,
 }
 
@@ -87,12 +85,9 @@ fn fresh_slot(len: usize) -> Option<NonNull<u8>> {
     slot
 }
 
-/// Frees the buffers of a cache, and then gives their memory back to the system, and what is kept for reuse, but for a
-/// little: what was in use lately will not be needed again soon.
-pub fn give_back(free: impl FnOnce()) {
-    if HEAP.fall(free) {
-        heap::trim();
-    }
+/// Gives back to the system what is kept for reuse, but for a little: a cache is gone, and what was in use lately will
+/// not be needed again soon.
+pub fn give_back() {
     let gone = free_list().forget();
     discard(gone);
 }
@@ -174,9 +169,6 @@ impl Drop for BlockBuf {
             // SAFETY: allocated in `fresh` with this very layout, and no longer referred to.
             unsafe { dealloc(ptr.as_ptr(), layout(self.len, self.align)) };
             note_heap(HEAP.given(self.len));
-            if HEAP.has_fallen() {
-                heap::trim();
-            }
             return;
         };
         let gone = free_list().put(Slot { len, ptr });

@@ -3,6 +3,7 @@
 #[path = "../bench/mod.rs"]
 mod bench;
 
+mod allocator;
 mod autotrim;
 mod busy;
 mod caches;

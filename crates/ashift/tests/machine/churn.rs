@@ -11,7 +11,7 @@ const PAUSE_MINUTES: u64 = 5;
 const FILES: [usize; 4] = [700, 40_000, 300_000, 1_500_000];
 /// Copies of them that are in the pool at a time, for each.
 const KEPT: u64 = 6;
-/// Bytes that memory may be off between two looks: what `malloc` keeps, buffers of threads.
+/// Bytes that memory may be off between two looks: what the allocator keeps, buffers of threads.
 const NOISE_BYTES: u64 = 24 << 20;
 
 /// Bytes of its own memory that a process has (`RssAnon`).
