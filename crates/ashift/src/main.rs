@@ -59,6 +59,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+// Being linked is all it has to be.
+use allocator as _;
 use command::{Command, Entry, Table};
 use failure::{Fail, Outcome};
 

@@ -1,24 +1,6 @@
-//! What memory comes from that is in no slot, and how many bytes of it buffers have.
-//!
-//! # What it is
-//! The allocator is jemalloc. What one thread takes, another one frees, txg by txg: glibc's `malloc` searches its lists
-//! for most pieces then, and gives memory back only from the end of its heap, unless it is told to go over all of it.
-//!
-//! What keeps slots for reuse is told how many bytes buffers have that are not slots.
+//! How many bytes buffers have that are not slots: what keeps slots for reuse is told now and then.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-use tikv_jemallocator::Jemalloc;
-
-/// Not for fuzz targets: the address sanitizer brings its own.
-#[cfg(not(fuzzing))]
-#[global_allocator]
-static MALLOC: Jemalloc = Jemalloc;
-
-/// What jemalloc looks for, and is told so: few arenas, as each keeps free pages, and these for a second.
-#[cfg(not(fuzzing))]
-#[unsafe(export_name = "_rjem_malloc_conf")]
-static SETTINGS: &[u8; 47] = b"narenas:2,dirty_decay_ms:1000,muzzy_decay_ms:0\0";
 
 /// After how many bytes, taken or freed, it is told anew how many are in use.
 const STEP_BYTES: usize = 1 << 20;

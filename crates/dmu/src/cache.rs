@@ -6,10 +6,11 @@
 //! 2. `unsynced` has every object that was allocated and is not in a block of dnodes yet.
 //! 3. `generation` grows whenever blocks of dnodes change: a dnode that was read in an older one is not inserted.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use base::ObjectId;
+use foldhash::fast::FixedState;
 
 use crate::Dnode;
 
@@ -21,7 +22,7 @@ const TRIES: usize = 4;
 pub(crate) struct Cache {
     /// Dnodes that may stay in memory without being held.
     pub(crate) idle_max: usize,
-    dnodes: BTreeMap<ObjectId, Arc<Dnode>>,
+    dnodes: HashMap<ObjectId, Arc<Dnode>, FixedState>,
     /// The order in which dnodes came; may name some that are gone.
     queue: VecDeque<ObjectId>,
     pub(crate) unsynced: BTreeMap<ObjectId, u8>,
@@ -32,7 +33,7 @@ impl Default for Cache {
     fn default() -> Self {
         Cache {
             idle_max: IDLE_MAX,
-            dnodes: BTreeMap::new(),
+            dnodes: HashMap::default(),
             queue: VecDeque::new(),
             unsynced: BTreeMap::new(),
             generation: 0,
@@ -56,7 +57,7 @@ impl Cache {
         self.dnodes.remove(&id);
     }
 
-    /// All that are in memory.
+    /// All that are in memory, in any order.
     pub(crate) fn dnodes(&self) -> Vec<Arc<Dnode>> {
         self.dnodes.values().cloned().collect()
     }

@@ -14,6 +14,8 @@ pub mod pair;
 pub mod pool;
 pub mod storm;
 
+// Being linked is all it has to be.
+use allocator as _;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
