@@ -15,7 +15,7 @@ mod chosen {
     static MALLOC: Jemalloc = Jemalloc;
 
     /// Jemalloc looks for this. There are few arenas, as each keeps free pages, and these for a second.
-    // SAFETY: nothing else has this name, and what has it is a pointer to text that ends with a zero, as jemalloc expects.
+    // SAFETY: nothing else has this name; it is a pointer to text that ends with a zero, as jemalloc expects.
     #[unsafe(export_name = "_rjem_malloc_conf")]
     static SETTINGS: &[u8; 47] = b"narenas:2,dirty_decay_ms:1000,muzzy_decay_ms:0\0";
 }
