@@ -92,13 +92,19 @@ fn lists_in_spill_blocks_are_kept_up() {
     pool::verify_with_zdb(&devices, "tank");
 }
 
+/// A scrub of OpenZFS takes half of a spill pointer for a block in lists of its own (also in the image as it was made), so
+/// those go first; with ours it finds no error.
 const KERNEL: &str = r#"
 set -e
-cp /host/image /tmp/image; zpool import -d /tmp -R /mnt tank
-zdb -ddddd tank/received | sed -n '/#ours/,/#/p' >/host/list
-zpool scrub -w tank; zpool status tank | grep -q 'with 0 errors'
-zfs destroy tank/received#ours; zfs destroy tank/a#many; zfs destroy tank/received#again
-zpool get -Ho value feature@redaction_list_spill,feature@redaction_bookmarks tank >/host/features
+cp /host/image /tmp/image
+zdb -e -p /tmp -ddddd tank/received >/host/lists
+zpool import -d /tmp -R /mnt tank
+zfs destroy tank/a#many; zfs destroy tank/received#again
+zpool scrub -w tank; zpool status -v tank
+zpool status tank | grep -q 'with 0 errors'
+zpool get -Ho value feature@redaction_list_spill tank >/host/before
+zfs destroy tank/received#ours
+zpool get -Ho value feature@redaction_list_spill,feature@redaction_bookmarks tank >/host/after
 zpool export tank; cp /tmp/image /host/image
 "#;
 
@@ -118,9 +124,17 @@ fn the_kernel_takes_them_back() {
     drop(spa);
     guest.run(KERNEL, host.path(), &[]).assert_success();
     let said = |name: &str| std::fs::read_to_string(host.path().join(name)).unwrap();
-    let list = said("list");
-    eprintln!("{list}");
-    assert_eq!(said("features"), "enabled\nactive\n");
+    let lists = said("lists");
+    let snapshots: Vec<_> = lists
+        .lines()
+        .filter(|line| line.contains("Snapshots: ["))
+        .collect();
+    assert!(
+        snapshots.len() == 2 && snapshots[0] == snapshots[1],
+        "{lists}"
+    );
+    assert_eq!(said("before"), "active\n");
+    assert_eq!(said("after"), "enabled\nactive\n");
     let spa = open(&image(&path));
     assert_eq!(counts(&spa), (1, 0));
     pool::assert_clean(&spa);
