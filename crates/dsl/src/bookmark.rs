@@ -39,7 +39,8 @@ use phys::feature;
 const LIST_IN_BONUS_BYTES: usize = slots_to_bonuslen(1);
 /// A bonus of as many bytes leaves two block pointers to a dnode, above its spill pointer.
 const BONUS_BESIDE_SPILL_BYTES: usize = 72;
-/// Words of a redaction list before the snapshots: the last object and block (the list is complete), entries, snapshots.
+/// Words of a redaction list before its snapshots: the last object and block (of a complete list: the largest numbers),
+/// how many entries, how many snapshots.
 const LIST_HEAD_WORDS: usize = 4;
 /// Words of a bookmark without feature `bookmark_v2` (`BOOKMARK_PHYS_SIZE_V1`).
 const WORDS_V1: usize = 3;

@@ -17,8 +17,8 @@
 //! # Invariants
 //! 1. `type == 0`: the slot is free, or inside a large dnode; its other fields are meaningless.
 //! 2. Core, pointers, bonus and spill pointer fit in the slots. [`DnodeView::new`] checks this once. OpenZFS makes one
-//!    exception (a redaction list that grew out of its bonus, `dsl_bookmark_create_sync_impl_snap`): three pointers in one
-//!    slot, and half of the last one below the spill pointer. No block may need that one then, and it does not count.
+//!    exception (a redaction list that grew out of its bonus, `dsl_bookmark_create_sync_impl_snap`): three pointers in
+//!    one slot, and half of the last one below the spill pointer. No block may need it then, and it does not count.
 //!
 //! # Source
 //! OpenZFS include/sys/dnode.h (`dnode_phys_t`, `DN_*`) @be7657e3.

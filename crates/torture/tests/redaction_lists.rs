@@ -92,8 +92,8 @@ fn lists_in_spill_blocks_are_kept_up() {
     pool::verify_with_zdb(&devices, "tank");
 }
 
-/// A scrub of OpenZFS takes half of a spill pointer for a block in lists of its own (also in the image as it was made), so
-/// those go first; with ours it finds no error.
+/// A scrub of OpenZFS takes half of a spill pointer for a block in lists of its own (also in the image as it was made),
+/// so those go first; with ours it finds no error.
 const KERNEL: &str = r#"
 set -e
 cp /host/image /tmp/image
