@@ -386,7 +386,7 @@ fn feature_sets() {
         bench.ok("zpool get -Ho value feature@zstd_compress three"),
         "disabled\n"
     );
-    let (code, _, err) = bench.run("zpool set feature@redaction_list_spill=enabled three");
+    let (code, _, err) = bench.run("zpool set feature@multi_vdev_crash_dump=enabled three");
     assert!(code == 1 && err.contains("not supported yet"), "{err}");
 }
 

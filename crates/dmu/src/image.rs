@@ -170,9 +170,11 @@ impl Image {
     /// The dnode at the start of `bytes`, which is allocated.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Image> {
         let view = DnodeView::new(bytes)?;
+        let mut core = *view.core();
+        core.nblkptr = core.whole_blkptrs();
         Ok(Image {
             exists: true,
-            core: *view.core(),
+            core,
             blkptrs: view.blkptrs().to_vec(),
             bonus: view.bonus().into(),
             spill: view.spill().copied(),

@@ -15,8 +15,11 @@
 
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, Guid, ObjectId, Result, SPA_OLD_MAXBLOCKSIZE, Txg};
+use base::{
+    Buf, Error, ErrorKind, Guid, ObjectId, Result, SPA_MINBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE, Txg,
+};
 use dmu::Tx;
+use phys::dnode::slots_to_bonuslen;
 use phys::dsl::DS_FLAG_CI_DATASET;
 use phys::dsl::ZBM_FLAG_HAS_FBN;
 use phys::pool_names::DS_FIELD_BOOKMARK_NAMES;
@@ -31,9 +34,14 @@ use crate::space::SpaceCheck;
 use crate::synctask::Verdict;
 use phys::feature;
 
-/// Snapshots that a redaction list has room for in a bonus of 320 bytes; more would be in a spill block, which needs
-/// feature `redaction_list_spill`.
-const REDACTED_BY_MAX: usize = 36;
+/// Bytes of a redaction list that fit in a bonus; longer ones are in a spill block, with feature
+/// `redaction_list_spill`.
+const LIST_IN_BONUS_BYTES: usize = slots_to_bonuslen(1);
+/// A bonus of as many bytes leaves two block pointers to a dnode, above its spill pointer.
+const BONUS_BESIDE_SPILL_BYTES: usize = 72;
+/// Words of a redaction list before its snapshots: the last object and block (of a complete list: the largest numbers),
+/// how many entries, how many snapshots.
+const LIST_HEAD_WORDS: usize = 4;
 /// Words of a bookmark without feature `bookmark_v2` (`BOOKMARK_PHYS_SIZE_V1`).
 const WORDS_V1: usize = 3;
 /// Words of a bookmark (`BOOKMARK_PHYS_SIZE_V2`).
@@ -116,6 +124,11 @@ impl DslBookmark {
         );
         self.counts_freed().then_some(space)
     }
+}
+
+/// Whether the list of so many snapshots is in a spill block.
+fn spills(snapshots: usize) -> bool {
+    size_of::<u64>() * (LIST_HEAD_WORDS + snapshots) > LIST_IN_BONUS_BYTES
 }
 
 impl DslPool {
@@ -230,8 +243,12 @@ impl DslPool {
         let Some(by) = state.features.get(feature::REDACTED_DATASETS) else {
             return Ok(());
         };
-        let can_list = env.feature_is_enabled(feature::REDACTION_BOOKMARKS);
-        if by.len() > REDACTED_BY_MAX || !can_list {
+        let needed = if spills(by.len()) {
+            feature::REDACTION_LIST_SPILL
+        } else {
+            feature::REDACTION_BOOKMARKS
+        };
+        if !env.feature_is_enabled(needed) {
             let count = by.len();
             let text = format!("the snapshot was redacted by {count} snapshots");
             return Err(Error::new(ErrorKind::Unsupported, text));
@@ -393,23 +410,33 @@ impl DslPool {
         if list == ObjectId(0) {
             return Ok(());
         }
+        if self.mos().hold(list)?.has_spill() {
+            env.feature_decr(feature::REDACTION_LIST_SPILL, tx)?;
+        }
         self.mos().free_object(list, tx)?;
         env.feature_decr(feature::REDACTION_BOOKMARKS, tx)
     }
 
     /// The list of a bookmark of a redacted snapshot: the snapshots that it was redacted by, and no blocks.
     fn new_redaction_list(&self, snapshots: &[u64], tx: &Tx) -> Result<ObjectId> {
-        // rlp_last_object, rlp_last_blkid: the list is complete; rlp_num_entries, rlp_num_snaps
         let mut words = vec![u64::MAX, u64::MAX, 0, snapshots.len() as u64];
         words.extend(snapshots);
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let (mos, env) = (self.mos(), self.mos().env());
         let type_ = ObjectType::N_UINT64_METADATA;
-        let list = self
-            .mos()
-            .alloc(type_, SPA_OLD_MAXBLOCKSIZE, type_, bytes.len(), tx)?;
-        let env = self.mos().env();
+        let new = |bonus_len| mos.alloc(type_, SPA_OLD_MAXBLOCKSIZE, type_, bonus_len, tx);
         env.feature_incr(feature::REDACTION_BOOKMARKS, tx)?;
-        self.mos().hold(list)?.set_bonus(tx, &bytes)?;
+        if !spills(snapshots.len()) {
+            let list = new(bytes.len())?;
+            mos.hold(list)?.set_bonus(tx, &bytes)?;
+            return Ok(list);
+        }
+        env.feature_incr(feature::REDACTION_LIST_SPILL, tx)?;
+        let list = new(BONUS_BESIDE_SPILL_BYTES)?;
+        let dnode = mos.hold(list)?;
+        dnode.set_bonus(tx, &[])?;
+        bytes.resize(bytes.len().next_multiple_of(SPA_MINBLOCKSIZE as usize), 0);
+        dnode.set_spill(tx, Buf::copy_of(&bytes))?;
         Ok(list)
     }
 

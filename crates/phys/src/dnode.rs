@@ -16,7 +16,9 @@
 //!
 //! # Invariants
 //! 1. `type == 0`: the slot is free, or inside a large dnode; its other fields are meaningless.
-//! 2. Core, pointers, bonus and spill pointer fit in the slots. [`DnodeView::new`] checks this once.
+//! 2. Core, pointers, bonus and spill pointer fit in the slots. [`DnodeView::new`] checks this once. OpenZFS makes one
+//!    exception (a redaction list that grew out of its bonus, `dsl_bookmark_create_sync_impl_snap`): three pointers in
+//!    one slot, and half of the last one below the spill pointer. No block may need it then, and it does not count.
 //!
 //! # Source
 //! OpenZFS include/sys/dnode.h (`dnode_phys_t`, `DN_*`) @be7657e3.
@@ -168,6 +170,24 @@ impl DnodePhys {
         self.flags & DNODE_FLAG_SPILL_BLKPTR != 0
     }
 
+    /// Block pointers, without one that is partly below the spill pointer.
+    #[must_use]
+    pub fn whole_blkptrs(&self) -> u8 {
+        let room = self
+            .size()
+            .saturating_sub(DNODE_CORE_SIZE + self.spill_size());
+        let fit = room.checked_div(size_of::<BlkPtrPhys>()).unwrap_or(0);
+        self.nblkptr.min(u8::try_from(fit).unwrap_or(u8::MAX))
+    }
+
+    fn spill_size(&self) -> usize {
+        if self.has_spill() {
+            size_of::<BlkPtrPhys>()
+        } else {
+            0
+        }
+    }
+
     /// Where the bonus bytes begin, from the start of the dnode.
     #[must_use]
     pub fn bonus_offset(&self) -> usize {
@@ -177,10 +197,9 @@ impl DnodePhys {
     /// `DN_MAX_BONUS_LEN`: the most bonus bytes that fit as the dnode is now.
     #[must_use]
     pub fn max_bonuslen(&self) -> usize {
-        let spill = if self.has_spill() { 128 } else { 0 };
         self.size()
             .saturating_sub(self.bonus_offset())
-            .saturating_sub(spill)
+            .saturating_sub(self.spill_size())
     }
 
     /// Checks an allocated core: types known, levels and shifts in range, parts fit in the slots.
@@ -212,12 +231,9 @@ impl DnodePhys {
             return Err(Error::corrupt(what));
         }
         in_range("dn_extra_slots", self.extra_slots, 0, 31)?;
-        let spill = if self.has_spill() {
-            size_of::<BlkPtrPhys>()
-        } else {
-            0
-        };
-        if self.bonus_offset().saturating_add(spill) > self.size() {
+        // The block pointer that the last block is below.
+        let last = self.maxblkid.get().checked_shr(bits).unwrap_or(0);
+        if self.whole_blkptrs() < self.nblkptr && last >= u64::from(self.whole_blkptrs()) {
             let (count, size) = (self.nblkptr, self.size());
             let what = format!("dn_nblkptr {count} and a spill pointer in {size} bytes");
             return Err(Error::corrupt(what));
@@ -296,7 +312,7 @@ impl<'a> DnodeView<'a> {
     #[must_use]
     pub fn blkptrs(&self) -> &'a [BlkPtrPhys] {
         let tail = self.bytes.get(DNODE_CORE_SIZE..).unwrap_or_default();
-        let count = usize::from(self.core.nblkptr);
+        let count = usize::from(self.core.whole_blkptrs());
         let split = <[BlkPtrPhys]>::ref_from_prefix_with_elems(tail, count);
         split.map(|(blkptrs, _)| blkptrs).expect("checked by new")
     }
@@ -387,7 +403,7 @@ impl DnodeImage {
 
     /// The block pointers, to be changed.
     pub fn blkptrs_mut(&mut self) -> &mut [BlkPtrPhys] {
-        let count = usize::from(self.core().nblkptr);
+        let count = usize::from(self.core().whole_blkptrs());
         let tail = self.bytes.get_mut(DNODE_CORE_SIZE..).unwrap_or_default();
         let split = <[BlkPtrPhys]>::mut_from_prefix_with_elems(tail, count);
         split
@@ -473,6 +489,24 @@ mod tests {
     }
 
     #[test]
+    fn a_pointer_below_the_spill_pointer_does_not_count() {
+        let mut core = core(1);
+        (core.nblkptr, core.nlevels) = (3, 2);
+        core.maxblkid.set(2047);
+        let mut image = DnodeImage::new(core);
+        let mut bp = BlkPtrPhys::default();
+        bp.set_fill(8);
+        image.set_spill(Some(&bp));
+        assert_eq!(image.blkptrs_mut().len(), 2);
+        let view = image.view().unwrap();
+        assert_eq!((view.blkptrs().len(), view.core().nblkptr), (2, 3));
+        assert_eq!(view.spill().unwrap().fill(), 8);
+        assert!(view.bonus().is_empty());
+        image.core_mut().maxblkid.set(2048);
+        assert!(image.view().is_err());
+    }
+
+    #[test]
     fn bad_cores_name_the_field() {
         let check = |change: fn(&mut DnodePhys), expect: &str| {
             let mut bad = core(1);
@@ -485,7 +519,10 @@ mod tests {
         check(|d| d.nlevels = 12, "dn_nlevels 12 with dn_indblkshift 17");
         check(|d| d.nblkptr = 4, "dn_nblkptr 4 is not in 1..=3");
         check(
-            |d| (d.nblkptr, d.flags) = (3, DNODE_FLAG_SPILL_BLKPTR),
+            |d| {
+                (d.nblkptr, d.flags) = (3, DNODE_FLAG_SPILL_BLKPTR);
+                d.maxblkid.set(2);
+            },
             "dn_nblkptr 3 and a spill pointer in 512 bytes",
         );
         check(|d| d.bonuslen.set(321), "dn_bonuslen 321 is more than 320");

@@ -29,6 +29,8 @@ pub const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
 pub const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
 /// Redaction lists of bookmarks.
 pub const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
+/// Redaction lists that are in a spill block.
+pub const REDACTION_LIST_SPILL: &str = "com.delphix:redaction_list_spill";
 /// Data sets that lack the blocks that were redacted when they were sent.
 pub const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 /// Limits of the number of file systems and snapshots.
@@ -253,8 +255,8 @@ pub const FEATURES: &[Feature] = &[
         "Support for block cloning via Block Reference Table."),
     feature("com.klarasystems:vdev_zaps_v2", "vdev_zaps_v2", MOS, &[], Support::Kept,
         "Support for root vdev ZAP."),
-    feature("com.delphix:redaction_list_spill", "redaction_list_spill", 0,
-        &["redaction_bookmarks"], Support::Read,
+    feature(REDACTION_LIST_SPILL, "redaction_list_spill", 0,
+        &["redaction_bookmarks"], Support::Kept,
         "Support for increased number of redaction_snapshot arguments in zfs redact."),
     feature(RAIDZ_EXPANSION, "raidz_expansion", MOS, &[], Support::Kept,
         "Support for raidz expansion"),

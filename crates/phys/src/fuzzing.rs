@@ -37,7 +37,10 @@ pub fn phys_all(bytes: &[u8]) {
         blkptr(bp);
     }
     if let Ok(dnode) = DnodeView::new(bytes) {
-        assert_eq!(dnode.blkptrs().len(), usize::from(dnode.core().nblkptr));
+        assert_eq!(
+            dnode.blkptrs().len(),
+            usize::from(dnode.core().whole_blkptrs())
+        );
         let _ = (dnode.bonus(), dnode.spill(), format!("{dnode:?}"));
     }
     if let Ok(objset) = ObjsetPhys::parse(bytes) {

@@ -238,5 +238,5 @@ fn features_of_openzfs_2_3_are_kept_up() {
         .filter(|f| f.is_in_2_3() && f.support != Support::Kept)
         .map(|f| f.name)
         .collect();
-    assert_eq!(not, ["multi_vdev_crash_dump", "redaction_list_spill"]);
+    assert_eq!(not, ["multi_vdev_crash_dump"]);
 }
