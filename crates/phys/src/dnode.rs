@@ -175,7 +175,8 @@ impl DnodePhys {
     pub fn whole_blkptrs(&self) -> u8 {
         let room = self
             .size()
-            .saturating_sub(DNODE_CORE_SIZE + self.spill_size());
+            .saturating_sub(DNODE_CORE_SIZE)
+            .saturating_sub(self.spill_size());
         let fit = room.checked_div(size_of::<BlkPtrPhys>()).unwrap_or(0);
         self.nblkptr.min(u8::try_from(fit).unwrap_or(u8::MAX))
     }
