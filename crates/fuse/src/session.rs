@@ -3,6 +3,9 @@
 //! # Concurrency
 //! A thread that takes a request while no other one waits for the next starts one that does; a thread that finds
 //! [`IDLE_MAX`] others waiting ends. So a request that waits, for the disk or for a suspended pool, stops no other one.
+//! Who asked is woken on the processor of the thread that answers, mostly. After a large request it runs there at once,
+//! as that thread [yields](rt::yield_now): otherwise it would take the processor from the next request, which then
+//! waits half done while another processor is idle.
 //! With io_uring ([`crate::ring`]) threads are bound to queues instead, and only what is left comes by `/dev/fuse`.
 
 use std::io::IoSlice;
@@ -22,7 +25,7 @@ use crate::home::Home;
 use crate::nodes::{Node, Nodes};
 use crate::notices::Notices;
 use crate::options::{MountOptions, Snapshots};
-use crate::requests::{self, Answer, Errno, Request};
+use crate::requests::{self, Answer, Errno, LARGE_BYTES, Request};
 use crate::ring::{Queues, Slot, Taken};
 
 /// The most bytes of one write or read: the most that the kernel of today sends.
@@ -236,6 +239,9 @@ impl Session {
         }
         let read_bytes = requests::read_bytes(&header, body);
         self.home.note(&header, read_bytes, beside, timed);
+        if header.len.max(read_bytes) > LARGE_BYTES {
+            rt::yield_now();
+        }
         stays
     }
 
