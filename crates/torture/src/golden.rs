@@ -1,6 +1,7 @@
 //! Images made by OpenZFS; `tests/golden/README.md` says how.
 
 use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
 use geom::Provider;
@@ -62,6 +63,16 @@ pub fn fill(disk: &dyn Provider, bytes: &[u8]) {
                 .unwrap_or_else(|e| panic!("{}: {e}", disk.name()));
         }
     }
+}
+
+/// The only disk of a pool, whose image is in a file.
+///
+/// # Panics
+/// When it does not open.
+#[must_use]
+pub fn file(path: &Path) -> Vec<Arc<dyn Provider>> {
+    let disk = geom::disk::open(path, geom::disk::OpenMode::ReadWrite);
+    vec![disk.unwrap_or_else(|e| panic!("{}: {e}", path.display()))]
 }
 
 /// What is left of devices without each set of at most `most` of them, and which are lost.

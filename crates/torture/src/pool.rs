@@ -240,6 +240,17 @@ pub fn open(devices: &[Arc<dyn Provider>], readonly: bool) -> Result<Spa> {
     open_with(devices, readonly, settings())
 }
 
+/// Opens the only pool on these devices to write to it.
+///
+/// # Panics
+/// When it does not open, or only for reading.
+#[must_use]
+pub fn open_writable(devices: &[Arc<dyn Provider>]) -> Spa {
+    let spa = open(devices, false).unwrap_or_else(|e| panic!("{e}"));
+    assert!(!spa.is_readonly(), "{:?}", spa.obstacles());
+    spa
+}
+
 /// Like [`open`], with other settings.
 ///
 /// # Errors

@@ -2,10 +2,6 @@
 //! that count, redaction bookmarks, a redacted data set, limits, long names, a large micro ZAP. What depends on them is
 //! kept up here.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use geom::Provider;
 use phys::feature::{self, Support};
 use spa::Spa;
 use torture::golden;
@@ -43,16 +39,6 @@ fn written(spa: &Spa, bookmark: &str, dataset: &str) -> i64 {
 
 fn count(spa: &Spa, guid: &str) -> u64 {
     spa.parts().features().count(guid).unwrap()
-}
-
-fn open(devices: &[Arc<dyn Provider>]) -> Spa {
-    let spa = pool::open(devices, false).unwrap();
-    assert!(!spa.is_readonly(), "{:?}", spa.obstacles());
-    spa
-}
-
-fn image(path: &Path) -> Vec<Arc<dyn Provider>> {
-    vec![geom::disk::open(path, geom::disk::OpenMode::ReadWrite).unwrap()]
 }
 
 /// Changes something that each feature is about. Returns what two bookmarks then say.
@@ -146,7 +132,7 @@ fn check_counts(spa: &Spa) {
 #[test]
 fn what_openzfs_left_is_kept_up() {
     let devices = [golden::golden(NAME)];
-    let spa = open(&devices);
+    let spa = pool::open_writable(&devices);
     check_reads(&spa);
     pool::assert_clean(&spa);
     let says = work(&spa);
@@ -156,7 +142,7 @@ fn what_openzfs_left_is_kept_up() {
     drop(spa);
     pool::verify_with_zdb(&devices, "tank");
 
-    let spa = open(&devices);
+    let spa = pool::open_writable(&devices);
     assert_eq!(
         [
             written(&spa, "one", "tank/a"),
@@ -217,7 +203,7 @@ fn the_kernel_takes_it_back() {
     let host = tempfile::tempdir().unwrap();
     let path = host.path().join("image");
     std::fs::write(&path, golden::bytes(NAME)).unwrap();
-    let spa = open(&image(&path));
+    let spa = pool::open_writable(&golden::file(&path));
     let says = work(&spa);
     spa.export().unwrap();
     drop(spa);
@@ -225,7 +211,7 @@ fn the_kernel_takes_it_back() {
     let said = |name: &str| std::fs::read_to_string(host.path().join(name)).unwrap();
     assert_eq!(said("written"), says.map(|n| format!("{n}\n")).concat());
     assert_eq!(said("counts"), "2\n0\n");
-    let spa = open(&image(&path));
+    let spa = pool::open_writable(&golden::file(&path));
     written(&spa, "four", "tank/a");
     pool::assert_clean(&spa);
 }

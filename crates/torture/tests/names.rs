@@ -1,9 +1,5 @@
 //! File systems that ignore case or normalise names: ones of OpenZFS are read and written, and ours are taken by it.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use geom::Provider;
 use spa::Spa;
 use torture::golden;
 use torture::pool;
@@ -101,12 +97,6 @@ fn normalises(fs: &str, form: Form) -> bool {
     }
 }
 
-fn open(devices: &[Arc<dyn Provider>]) -> Spa {
-    let spa = pool::open(devices, false).unwrap();
-    assert!(!spa.is_readonly(), "{:?}", spa.obstacles());
-    spa
-}
-
 fn text(fs: &Mount, name: &str) -> Option<String> {
     let id = fs.lookup(fs.root(), name.as_bytes()).ok()?.id;
     let mut bytes = [0; 64];
@@ -179,7 +169,7 @@ fn work(spa: &Spa) {
 #[test]
 fn names_of_openzfs_are_found_and_changed() {
     let devices = [golden::golden(NAME)];
-    let spa = open(&devices);
+    let spa = pool::open_writable(&devices);
     for name in ALL {
         check_files(&spa, name, "");
         check_files(&spa, name, "@Snap");
@@ -197,7 +187,7 @@ fn names_of_openzfs_are_found_and_changed() {
     spa.export().unwrap();
     drop(spa);
     pool::verify_with_zdb(&devices, "tank");
-    let spa = open(&devices);
+    let spa = pool::open_writable(&devices);
     let fs = mount(spa.parts().dsl(), "tank/mac@after", true).unwrap();
     assert_eq!(text(&fs, "ÄPFEL.txt"), Some("file 1\n".to_owned()));
     let fs = mount(spa.parts().dsl(), "tank/mac", true).unwrap();
@@ -233,15 +223,12 @@ fn the_kernel_finds_names_of_ours() {
     let host = tempfile::tempdir().unwrap();
     let path = host.path().join("image");
     std::fs::write(&path, golden::bytes(NAME)).unwrap();
-    let image = |path: &Path| -> Vec<Arc<dyn Provider>> {
-        vec![geom::disk::open(path, geom::disk::OpenMode::ReadWrite).unwrap()]
-    };
-    let spa = open(&image(&path));
+    let spa = pool::open_writable(&golden::file(&path));
     work(&spa);
     spa.export().unwrap();
     drop(spa);
     guest.run(KERNEL, host.path(), &[]).assert_success();
-    let spa = open(&image(&path));
+    let spa = pool::open_writable(&golden::file(&path));
     for name in ALL {
         let fs = mount(spa.parts().dsl(), &format!("tank/{name}"), true).unwrap();
         assert_eq!(text(&fs, "Quark"), Some("file 10\n".to_owned()));

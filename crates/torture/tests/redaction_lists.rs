@@ -1,10 +1,6 @@
 //! Redaction lists that have outgrown the bonus of their object, and are in its spill block: a pool of OpenZFS with two
 //! of them is written to, a third is made here.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use geom::Provider;
 use phys::feature;
 use spa::Spa;
 use torture::golden;
@@ -13,16 +9,6 @@ use torture::pool;
 const NAME: &str = "openzfs-2.3.2-redaction-list";
 /// Snapshots that each long list names.
 const SNAPSHOTS: u64 = 37;
-
-fn open(devices: &[Arc<dyn Provider>]) -> Spa {
-    let spa = pool::open(devices, false).unwrap();
-    assert!(!spa.is_readonly(), "{:?}", spa.obstacles());
-    spa
-}
-
-fn image(path: &Path) -> Vec<Arc<dyn Provider>> {
-    vec![geom::disk::open(path, geom::disk::OpenMode::ReadWrite).unwrap()]
-}
 
 /// How many lists there are, and how many of them are in spill blocks.
 fn counts(spa: &Spa) -> (u64, u64) {
@@ -55,7 +41,7 @@ fn make(spa: &Spa) {
 #[test]
 fn lists_in_spill_blocks_are_kept_up() {
     let devices = [golden::golden(NAME)];
-    let spa = open(&devices);
+    let spa = pool::open_writable(&devices);
     assert_eq!(counts(&spa), (3, 2));
     pool::assert_clean(&spa);
     let theirs = words(&spa, "tank/received", "again");
@@ -70,7 +56,7 @@ fn lists_in_spill_blocks_are_kept_up() {
     drop(spa);
     pool::verify_with_zdb(&devices, "tank");
 
-    let spa = open(&devices);
+    let spa = pool::open_writable(&devices);
     assert_eq!(words(&spa, "tank/received", "ours"), theirs);
     let dsl = spa.parts().dsl();
     dsl.destroy_bookmark("tank/a#many").unwrap();
@@ -118,7 +104,7 @@ fn the_kernel_takes_them_back() {
     let host = tempfile::tempdir().unwrap();
     let path = host.path().join("image");
     std::fs::write(&path, golden::bytes(NAME)).unwrap();
-    let spa = open(&image(&path));
+    let spa = pool::open_writable(&golden::file(&path));
     make(&spa);
     spa.export().unwrap();
     drop(spa);
@@ -135,7 +121,7 @@ fn the_kernel_takes_them_back() {
     );
     assert_eq!(said("before"), "active\n");
     assert_eq!(said("after"), "enabled\nactive\n");
-    let spa = open(&image(&path));
+    let spa = pool::open_writable(&golden::file(&path));
     assert_eq!(counts(&spa), (1, 0));
     pool::assert_clean(&spa);
 }

@@ -78,16 +78,10 @@ fn work(spa: &Spa) {
     spa.sync().unwrap();
 }
 
-fn open(devices: &[Arc<dyn Provider>]) -> Spa {
-    let spa = pool::open(devices, false).unwrap();
-    assert!(!spa.is_readonly(), "{:?}", spa.obstacles());
-    spa
-}
-
 #[test]
 fn a_pool_of_2_4_is_kept_up() {
     let devices = [golden(NAME)];
-    let spa = open(&devices);
+    let spa = pool::open_writable(&devices);
     let cloning = |spa: &Spa| [BLOCK_CLONING, BLOCK_CLONING_ENDIAN].map(|guid| count(spa, guid));
     assert_eq!(cloning(&spa), [1, 1]);
     assert_eq!(count(&spa, DYNAMIC_GANG_HEADER), 8);
@@ -117,7 +111,7 @@ fn a_pool_of_2_4_is_kept_up() {
     drop(spa);
     pool::verify_with_zdb_2_4(&devices, "tank");
 
-    let spa = open(&devices);
+    let spa = pool::open_writable(&devices);
     assert_contents(&spa);
     // Cloned, such a block is as young as any clone.
     let fs = mount(spa.parts().dsl(), "tank/fs", false).unwrap();
@@ -138,7 +132,7 @@ fn a_pool_of_2_4_is_kept_up() {
     spa.export().unwrap();
     drop(spa);
     pool::verify_with_zdb_2_4(&devices, "tank");
-    let spa = open(&devices);
+    let spa = pool::open_writable(&devices);
     // The snapshot is from before the blocks were rewritten; the data set's count goes with it.
     let dsl = spa.parts().dsl();
     dsl.destroy_snapshots(&["tank/fs@before"], false).unwrap();
@@ -163,7 +157,7 @@ fn sim_power_cuts_while_it_is_kept_up() {
         disk.flush().unwrap();
         disk.forget();
         let first = disk.supply().commands();
-        let spa = open(&[disk.clone() as Arc<dyn Provider>]);
+        let spa = pool::open_writable(&[disk.clone() as Arc<dyn Provider>]);
         work(&spa);
         spa.close().unwrap();
         let last = disk.supply().commands();
