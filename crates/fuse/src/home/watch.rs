@@ -163,25 +163,31 @@ mod tests {
         };
         let looks = Arc::clone(&home);
         let watch = rt::spawn("watch", move || looks.look());
-        let is_done = Arc::new(AtomicBool::new(false));
-        home.set(HERE);
-        let (ends, lives) = (Arc::clone(&is_done), Arc::clone(&home));
+        let (stands, is_done) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (begins, ends, lives) = (Arc::clone(&stands), Arc::clone(&is_done), Arc::clone(&home));
         // It answers nothing, as if others had all of its processor.
-        let stands = rt::spawn("stands", move || {
+        let standing = rt::spawn("stands", move || {
             let mut spot = lives.enter();
-            spot.go();
-            assert_eq!(lives.watch.threads.lock().len(), 1);
+            // Once more when it comes so late that nobody gives way any more, as nothing was answered.
+            while lives.watch.threads.lock().is_empty() {
+                lives.set(HERE);
+                spot.go();
+            }
+            begins.store(true, Ordering::Relaxed);
             while !ends.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
             spot.go();
             assert_eq!(lives.watch.threads.lock().len(), 0);
         });
-        while home.place().gives_way {
+        while !stands.load(Ordering::Relaxed) || home.place().gives_way {
             std::thread::yield_now();
         }
         is_done.store(true, Ordering::Relaxed);
-        stands.join();
+        standing.join();
         home.end();
         watch.join();
     }
