@@ -312,7 +312,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
             }
             if written.is_metadata {
                 policy.insert_written(bp, written.buf, Passing::No);
-            } else if self.settings.cache_written_data {
+            } else if self.settings.cache_written_data && !written.kept_above {
                 let passing = policy.passing(written.run);
                 policy.insert_written(bp, written.buf, passing);
             } else {
@@ -327,6 +327,7 @@ struct Written {
     buf: Buf,
     is_metadata: bool,
     run: Run,
+    kept_above: bool,
 }
 
 impl Written {
@@ -336,6 +337,7 @@ impl Written {
             buf: request.data.clone().into(),
             is_metadata: request.level > 0 || type_.is_ok_and(phys::ObjectType::is_metadata),
             run: request.run,
+            kept_above: request.kept_above,
         }
     }
 }

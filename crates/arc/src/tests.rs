@@ -82,6 +82,24 @@ fn written_file_contents_may_pass_by() {
 }
 
 #[test]
+fn file_contents_that_are_kept_above_are_not_cached_twice() {
+    let cache = cache(1 << 20);
+    let kept = |fill, type_: ObjectType| WriteRequest {
+        kept_above: true,
+        ..request(4096, fill, type_.raw())
+    };
+    let old = cache.put(4096, 1);
+    let mut again = kept(2, ObjectType::PLAIN_FILE_CONTENTS);
+    again.rewrite = Some(old);
+    let data = cache.write(Txg(9), again).unwrap();
+    let dnodes = cache.write(Txg(9), kept(3, ObjectType::DNODE)).unwrap();
+    assert!(!cache.is_cached(&old) && !cache.is_cached(&data));
+    assert!(cache.is_cached(&dnodes));
+    assert_eq!(cache.get(&data).unwrap()[0], 2);
+    assert!(cache.is_cached(&data), "it was asked for");
+}
+
+#[test]
 fn a_rewrite_replaces_what_is_cached() {
     let cache = cache(1 << 20);
     let old = cache.put(4096, 1);

@@ -82,6 +82,8 @@ pub(crate) struct Dirty {
     /// A block is a clone, or was.
     pub(crate) has_clones: bool,
     pub(crate) spill: SpillChange,
+    /// Who wrote the blocks keeps them as well, and has changed none since it said so.
+    pub(crate) kept_above: bool,
     /// The object did not exist before this generation.
     pub(crate) allocated: bool,
     /// The object does not exist after it.
@@ -99,6 +101,7 @@ impl Dirty {
             freed: RangeSet::default(),
             has_clones: false,
             spill: SpillChange::Keep,
+            kept_above: false,
             allocated: false,
             freeing: false,
             charged_bytes: 0,
@@ -131,6 +134,7 @@ impl Dirty {
     /// Sets a block; returns by how much the charge grows.
     pub(crate) fn put_block(&mut self, blkid: u64, block: Block) -> Charge {
         self.has_clones |= matches!(block, Block::Cloned(_));
+        self.kept_above = false;
         let charge = block.charge();
         match self.blocks.insert(blkid, block) {
             None => charge,
@@ -142,6 +146,7 @@ impl Dirty {
     /// have the bytes.
     pub(crate) fn data_mut(&mut self, blkid: u64) -> Option<(&mut Prepared, Charge)> {
         let block = self.blocks.get_mut(&blkid)?;
+        self.kept_above = false;
         let mut charge = Charge::default();
         if let Block::Begun(data, _) = block {
             let own = Block::Data(data.clone().into());

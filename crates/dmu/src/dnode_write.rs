@@ -118,6 +118,16 @@ impl Dnode {
         })?
     }
 
+    /// Who wrote the object has its contents in a cache of its own, and is done with it: until it is written to again,
+    /// what is dirty need not stay in memory once it is on disk.
+    pub fn note_kept_above(&self) {
+        let mut state = self.state();
+        let State { dirty, frozen, .. } = &mut *state;
+        for layer in [dirty, frozen].into_iter().flatten() {
+            layer.kept_above = true;
+        }
+    }
+
     /// Makes a block dirty as it is, so that it is written once more, by what the properties say now. With
     /// `keeps_birth` its contents stay as old as they are. A hole, and what is dirty in the txg, is left alone; returns
     /// whether the block is now dirty because of this.

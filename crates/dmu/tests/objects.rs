@@ -392,6 +392,80 @@ impl BlockStore for Largest {
     }
 }
 
+/// A store that records of the blocks of level 0 of files whether they are kept above.
+#[derive(Default)]
+struct Kept {
+    store: RamStore,
+    seen: rt::Mutex<BTreeSet<(ObjectId, bool)>>,
+}
+
+impl BlockStore for Kept {
+    fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.store.read(bp, bookmark)
+    }
+
+    fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
+        for request in &requests {
+            let is_contents = request.object_type == ObjectType::PLAIN_FILE_CONTENTS.raw();
+            if is_contents && request.level == 0 {
+                let seen = (request.bookmark.object, request.kept_above);
+                self.seen.lock().insert(seen);
+            } else {
+                assert!(!request.kept_above, "{}", request.bookmark);
+            }
+        }
+        self.store.write_batch(txg, requests)
+    }
+
+    fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
+        self.store.free(txg, bp);
+    }
+}
+
+#[test]
+fn files_are_kept_above_until_they_are_written_to_again() {
+    const BLKSZ: u64 = 4096;
+    let kept = Arc::new(Kept::default());
+    let store = Arc::clone(&kept) as Arc<dyn BlockStore>;
+    let tx = Tx::syncing(Txg(4));
+    let objset = Objset::create(
+        Arc::clone(&store),
+        ObjsetId(21),
+        ObjsetType::Zfs,
+        ObjsetProps::default(),
+        Arc::new(FreeAtOnce(store)),
+        &tx,
+    );
+    let files: Vec<_> = (0..4)
+        .map(|_| {
+            let file = objset.object_alloc(&tx, &file(1).blksz(BLKSZ)).unwrap();
+            file.write(&tx, 0, &[1; 20 * BLKSZ as usize]).unwrap();
+            file
+        })
+        .collect();
+    let [open, closed, whole, part] = &files[..] else {
+        unreachable!("there are four")
+    };
+    for file in [closed, whole, part] {
+        file.note_kept_above();
+    }
+    whole.write(&tx, BLKSZ, &[2; BLKSZ as usize]).unwrap();
+    part.write(&tx, 1, &[2]).unwrap();
+    objset.sync(&tx, 1).unwrap();
+    let expected = files
+        .iter()
+        .map(|file| (file.id(), file.id() == closed.id()));
+    assert_eq!(*kept.seen.lock(), expected.collect());
+    // That was said of what is on disk now.
+    kept.seen.lock().clear();
+    for file in [open, closed] {
+        file.write(&tx, 0, &[3; BLKSZ as usize]).unwrap();
+    }
+    objset.sync(&tx, 2).unwrap();
+    let expected = [open, closed].map(|file| (file.id(), false));
+    assert_eq!(*kept.seen.lock(), expected.into());
+}
+
 #[test]
 fn spill_blocks_of_many_objects_are_written_in_batches() {
     const SPILL_BYTES: u64 = 128 << 10;

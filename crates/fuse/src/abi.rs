@@ -174,6 +174,8 @@ wire! {
     LinkIn { oldnodeid: u64, }
     /// `fuse_open_in`.
     OpenIn { flags: u32, open_flags: u32, }
+    /// `fuse_release_in`.
+    ReleaseIn { fh: u64, flags: u32, release_flags: u32, lock_owner: u64, }
     /// `fuse_read_in`.
     ReadIn { fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32, }
     /// `fuse_write_in`.

@@ -2,7 +2,7 @@
 //!
 //! # Concurrency
 //! A thread that takes a request while no other one waits for the next starts one that does; a thread that finds
-//! [`IDLE_MAX`] others waiting ends. So a request that waits, for the disk or for a suspended pool, stops no other one.
+//! enough others waiting ends. So a request that waits, for the disk or for a suspended pool, stops no other one.
 //! Who asked is woken on the processor of the thread that answers, mostly. After a large request it runs there at once,
 //! as that thread [yields](rt::yield_now): otherwise it would take the processor from the next request, which then
 //! waits half done while another processor is idle.
@@ -40,6 +40,9 @@ const BUFFER_BYTES: usize = MAX_WRITE_BYTES as usize + 4096;
 const THREADS_MAX: usize = 64;
 /// Most threads that wait for a request.
 const IDLE_MAX: usize = 4;
+/// Most of them while one thing is asked for at a time. The kernel wakes them in turn, so each one more has been out of
+/// the processor's caches for longer.
+const IDLE_AT_HOME_MAX: usize = 2;
 /// Most pieces of an answer that are sent as they are; above that they are copied together (`UIO_MAXIOV` is 1024).
 const PIECES_MAX: usize = 512;
 /// How long the kernel may take to say that it has forgotten what it was told to, in ns.
@@ -247,8 +250,12 @@ impl Session {
 
     /// Counts this thread as one that waits for a request, if not enough others do.
     fn rest(&self) -> bool {
+        let most = match self.home.is_anywhere() {
+            true => IDLE_MAX,
+            false => IDLE_AT_HOME_MAX,
+        };
         let mut threads = self.threads.lock();
-        let stays = threads.idle < IDLE_MAX;
+        let stays = threads.idle < most;
         if stays {
             threads.idle += 1;
         } else {

@@ -163,6 +163,8 @@ pub struct WriteRequest {
     /// How much of its object was written in sequence, up to and including this block; a hint for
     /// caches.
     pub run: Run,
+    /// Whether who wrote the block has it in a cache of its own, and is done with it; a hint for caches.
+    pub kept_above: bool,
 }
 
 impl WriteRequest {
@@ -184,6 +186,7 @@ impl WriteRequest {
             rewrite: None,
             keeps_birth: None,
             run: Run::default(),
+            kept_above: false,
         }
     }
 }

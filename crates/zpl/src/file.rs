@@ -49,6 +49,16 @@ fn grown_blksz(attr: &Attr, end: u64, recordsize: u64) -> Option<u64> {
 }
 
 impl Filesystem {
+    /// Notes that who wrote a file has its contents in a cache of its own, and has closed it: they need not stay in
+    /// memory here as well.
+    ///
+    /// # Errors
+    /// `NotFound`; I/O.
+    pub fn note_kept_above(&self, id: ObjectId) -> Result<()> {
+        self.node(id)?.dnode.note_kept_above();
+        Ok(())
+    }
+
     /// Reads at `offset`; returns the number of bytes read, less than asked for only at the end of the file.
     ///
     /// # Errors

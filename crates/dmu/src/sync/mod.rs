@@ -355,6 +355,7 @@ impl Pass<'_> {
         };
         WriteRequest {
             run,
+            kept_above: level == 0 && work.layer.kept_above,
             ..self.request_of(&kind, bookmark, data, fill, rewrite)
         }
     }
@@ -395,6 +396,7 @@ impl Pass<'_> {
             rewrite,
             keeps_birth: None,
             run: Run::default(),
+            kept_above: false,
         }
     }
 

@@ -225,6 +225,11 @@ impl Home {
         }
     }
 
+    /// Whether threads that answer run where the kernel likes: not one thread alone asks, or one that moves about.
+    pub(crate) fn is_anywhere(&self) -> bool {
+        self.place().processor.is_none()
+    }
+
     fn place(&self) -> Placement {
         Placement::from_raw(self.place.load(Ordering::SeqCst))
     }

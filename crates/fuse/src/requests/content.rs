@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use base::{ErrorKind, Result};
 use dmu::Content;
+use rustix::fs::OFlags;
 use zpl::{FileOffset, FileType, SetAttr, pflags};
 
 use super::attributes::drop_privileges;
 use super::{Answer, Errno, File, Outcome, Request, file};
 use crate::abi::{
-    self, CopyFileRangeIn, FallocateIn, LseekIn, LseekOut, OpenIn, OpenOut, ReadIn, WriteIn,
-    WriteOut,
+    self, CopyFileRangeIn, FallocateIn, LseekIn, LseekOut, OpenIn, OpenOut, ReadIn, ReleaseIn,
+    WriteIn, WriteOut,
 };
 use crate::nodes::Node;
 use crate::session::Session;
@@ -67,6 +68,17 @@ pub(super) fn open(session: &Session, mut request: Request<'_>) -> Outcome {
         }
     }
     Ok(Answer::of(&open_out()))
+}
+
+/// Pages that the kernel has of a file stay when it is closed. Nobody waits for this, nor for an error.
+pub(super) fn release(session: &Session, mut request: Request<'_>) -> Outcome {
+    let ReleaseIn { flags, .. } = request.take()?;
+    let has_pages = flags & OFlags::DIRECT.bits() == 0;
+    if flags & ACCESS_MODE != 0 && has_pages {
+        let file = file(session, request.header.nodeid)?;
+        file.files().note_kept_above(file.id)?;
+    }
+    Ok(Answer::Empty)
 }
 
 pub(super) fn read(session: &Session, mut request: Request<'_>) -> Outcome {
