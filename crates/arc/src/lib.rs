@@ -4,6 +4,7 @@
 //! [`Cache`] is a [`BlockStore`] in front of another one. It keeps the logical bytes of blocks that
 //! were read or written lately, up to a number of bytes, and decides with the ARC policy
 //! (`policy`) whether blocks used *recently* or blocks used *frequently* deserve the room.
+//! Contents that who wrote them keeps as well ([`WriteRequest::kept_above`]) are not cached before they are read.
 //! Blocks never change under their identity (first DVA and physical birth), except when a txg that
 //! is being synced overwrites its own block in place: then the write replaces what is cached.
 //! So nothing here is ever stale or dirty; dirty data lives in `dmu`, and counts against the limit here: both together
