@@ -148,6 +148,9 @@ mod tests {
         gives_way: true,
     };
 
+    /// How often a thread tries to give way before nobody does any more.
+    const TRIES: usize = 100;
+
     /// A home, unless threads of this process may not give way.
     fn home() -> Option<Arc<Home>> {
         if !rt::can_give_way() {
@@ -172,10 +175,13 @@ mod tests {
         let standing = rt::spawn("stands", move || {
             let mut spot = lives.enter();
             // Once more when it comes so late that nobody gives way any more, as nothing was answered.
-            while lives.watch.threads.lock().is_empty() {
-                lives.set(HERE);
-                spot.go();
+            for _ in 0..TRIES {
+                if lives.watch.threads.lock().is_empty() {
+                    lives.set(HERE);
+                    spot.go();
+                }
             }
+            assert_eq!(lives.watch.threads.lock().len(), 1);
             begins.store(true, Ordering::Relaxed);
             while !ends.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
