@@ -2,6 +2,7 @@
 
 mod draid;
 mod expansion;
+mod given_up;
 mod import;
 mod indirect;
 mod io_counts;

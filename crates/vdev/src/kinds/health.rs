@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
     /// It was not read, or what it has is good.
     #[default]
     Untried,
-    /// Not to be read: no device, or given up.
+    /// Not to be read: no device, or given up, maybe while the read waited.
     Skipped,
     /// The bytes were wrong.
     Mismatch,
@@ -33,6 +33,14 @@ pub(crate) enum Outcome {
 }
 
 impl Node<'_> {
+    /// What came of a read of a device that failed, before that is blamed on the device.
+    pub(crate) fn failed(&self, device: &Vdev, offset: u64, error: Error) -> Outcome {
+        match self.is_usable_at(device, offset) {
+            true => Outcome::Failed(error),
+            false => Outcome::Skipped,
+        }
+    }
+
     /// Counts what went wrong with a block of this birth against a device, and gives the device up after
     /// too many errors.
     pub(crate) fn blame(&self, device: &Arc<Vdev>, outcome: &Outcome, birth: Txg) {

@@ -59,7 +59,7 @@ impl KindOps for Mirror {
                     return Ok(());
                 }
                 Ok(()) => Outcome::Mismatch,
-                Err(error) => Outcome::Failed(error),
+                Err(error) => node.failed(&devices[n], offset, error),
             };
             outcomes.resize_with(devices.len(), || Outcome::Untried);
             outcomes[n] = outcome;
@@ -185,8 +185,14 @@ impl Node<'_> {
         }
     }
 
-    /// Waits for a read that was begun.
-    pub(crate) fn end_read(&self, io: &Io, begun: &Answer, buf: &mut [u8]) -> Result<()> {
+    /// Waits for a read at an offset that was begun.
+    pub(crate) fn end_read(
+        &self,
+        io: &Io,
+        offset: u64,
+        begun: &Answer,
+        buf: &mut [u8],
+    ) -> Result<()> {
         let device = &self.vdev.leaves()[0];
         match begun.take() {
             Ok(data) => {
@@ -194,7 +200,7 @@ impl Node<'_> {
                 Ok(())
             }
             Err(error) => {
-                let outcome = Outcome::Failed(error);
+                let outcome = self.failed(device, offset, error);
                 if io.purpose != Purpose::Speculative {
                     self.blame(device, &outcome, io.birth);
                 }
@@ -461,7 +467,7 @@ impl Node<'_> {
             outcomes.push(match read {
                 Ok(()) if verify(n, &run[range.clone()]) => Outcome::Untried,
                 Ok(()) => Outcome::Mismatch,
-                Err(error) => Outcome::Failed(error),
+                Err(error) => self.failed(device, block.offset, error),
             });
         }
         outcomes

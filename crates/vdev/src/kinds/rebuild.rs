@@ -21,7 +21,6 @@ use base::{BlockBuf, Buf, Txg};
 use zio::{Io, Priority};
 
 use super::Node;
-use super::health::Outcome;
 use super::mirror::{TURN_SHIFT, physical};
 use super::striped::{Column, Row};
 use crate::leaf::{Answer, Begun, begin_read, begin_write};
@@ -167,7 +166,7 @@ impl Node<'_> {
                     buf.copy_from_slice(&data.into_read());
                     return true;
                 }
-                Err(error) => self.blame(&device, &Outcome::Failed(error), io.birth),
+                Err(error) => self.blame(&device, &self.failed(&device, offset, error), io.birth),
             }
             failed = Some(device);
         }
@@ -180,7 +179,7 @@ impl Node<'_> {
             }
             match self.read_device(&device, &io, offset, buf) {
                 Ok(()) => return true,
-                Err(error) => self.blame(&device, &Outcome::Failed(error), io.birth),
+                Err(error) => self.blame(&device, &self.failed(&device, offset, error), io.birth),
             }
         }
         false

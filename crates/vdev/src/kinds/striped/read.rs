@@ -92,10 +92,11 @@ pub(super) fn read_together(
     };
     let begun: Vec<_> = wanted.iter().map(begin).collect();
     let end = |((column, bytes), begun): (&mut (Column, &mut [u8]), Option<Answer>)| match begun {
-        Some(begun) => match node.child(column.child).end_read(io, &begun, bytes) {
-            Ok(()) => Fate::Read,
-            Err(error) => Fate::Failed(error),
-        },
+        Some(begun) => {
+            let child = node.child(column.child);
+            let read = child.end_read(io, column.offset, &begun, bytes);
+            fate(&child, *column, read)
+        }
         None => read_column(node, io, *column, bytes),
     };
     wanted.iter_mut().zip(begun).map(end).collect()
@@ -111,19 +112,34 @@ fn read_column(node: &Node<'_>, io: &Io, column: Column, bytes: &mut [u8]) -> Fa
 
 /// Why a child is not to be read, if so.
 pub(super) fn reason_not_to_read(child: &Node<'_>, io: &Io, column: Column) -> Option<Fate> {
-    let leaves = child.vdev.leaves();
-    let is_usable = |device: &&Arc<Vdev>| child.is_usable_at(device, column.offset);
-    let mut usable = leaves.iter().filter(is_usable).peekable();
-    if usable.peek().is_none() {
+    if is_absent(child, column) {
         return Some(Fate::Absent);
     }
+    let mut usable = usable(child, column);
     let is_stale = usable.all(|device| child.missed_at(device, column.offset, io.birth));
     is_stale.then_some(Fate::Stale)
 }
 
+/// The devices of a column that can be read.
+fn usable<'a>(child: &'a Node<'_>, column: Column) -> impl Iterator<Item = &'a Arc<Vdev>> {
+    let leaves = child.vdev.leaves().iter();
+    leaves.filter(move |device| child.is_usable_at(device, column.offset))
+}
+
+fn is_absent(child: &Node<'_>, column: Column) -> bool {
+    usable(child, column).next().is_none()
+}
+
 fn read_anyway(child: &Node<'_>, io: &Io, column: Column, bytes: &mut [u8]) -> Fate {
-    match child.read(io, column.offset, bytes, &|_| true) {
+    let read = child.read(io, column.offset, bytes, &|_| true);
+    fate(child, column, read)
+}
+
+/// What came of reading a column, whose devices may have been given up while the read waited.
+fn fate(child: &Node<'_>, column: Column, read: Result<()>) -> Fate {
+    match read {
         Ok(()) => Fate::Read,
+        Err(_) if is_absent(child, column) => Fate::Absent,
         Err(error) => Fate::Failed(error),
     }
 }
