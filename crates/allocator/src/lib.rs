@@ -14,8 +14,9 @@ mod chosen {
     #[global_allocator]
     static MALLOC: Jemalloc = Jemalloc;
 
-    /// Jemalloc looks for this. There are few arenas, as each keeps free pages, and these for a second.
+    /// Jemalloc looks for this. There are few arenas, as each keeps free pages. It keeps them for five seconds, so that
+    /// what one txg frees is there for the next.
     // SAFETY: nothing else has this name; it is a pointer to text that ends with a zero, as jemalloc expects.
     #[unsafe(export_name = "_rjem_malloc_conf")]
-    static SETTINGS: &[u8; 47] = b"narenas:2,dirty_decay_ms:1000,muzzy_decay_ms:0\0";
+    static SETTINGS: &[u8; 47] = b"narenas:2,dirty_decay_ms:5000,muzzy_decay_ms:0\0";
 }

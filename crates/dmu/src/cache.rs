@@ -18,6 +18,8 @@ use crate::Dnode;
 const IDLE_MAX: usize = 8192;
 /// Candidates looked at when one has to go.
 const TRIES: usize = 4;
+/// How many come before it is looked again, when all candidates were held.
+const PATIENCE: usize = 64;
 
 pub(crate) struct Cache {
     /// Dnodes that may stay in memory without being held.
@@ -25,6 +27,8 @@ pub(crate) struct Cache {
     dnodes: HashMap<ObjectId, Arc<Dnode>, FixedState>,
     /// The order in which dnodes came; may name some that are gone.
     queue: VecDeque<ObjectId>,
+    /// How many may come before one has to go.
+    patience: usize,
     pub(crate) unsynced: BTreeMap<ObjectId, u8>,
     pub(crate) generation: u64,
 }
@@ -35,6 +39,7 @@ impl Default for Cache {
             idle_max: IDLE_MAX,
             dnodes: HashMap::default(),
             queue: VecDeque::new(),
+            patience: 0,
             unsynced: BTreeMap::new(),
             generation: 0,
         }
@@ -70,6 +75,10 @@ impl Cache {
     }
 
     fn make_room(&mut self) {
+        if self.patience > 0 {
+            self.patience -= 1;
+            return;
+        }
         for _ in 0..TRIES {
             if self.dnodes.len() < self.idle_max {
                 return;
@@ -82,6 +91,9 @@ impl Cache {
                 Some(false) => self.queue.push_back(id),
                 None => {}
             }
+        }
+        if self.dnodes.len() >= self.idle_max {
+            self.patience = PATIENCE;
         }
     }
 

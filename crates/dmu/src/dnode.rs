@@ -64,7 +64,9 @@ pub struct Dnode {
 }
 
 pub(crate) struct State {
-    pub(crate) image: Arc<Image>,
+    image: Arc<Image>,
+    /// What `image` says.
+    stored: Fields,
     pub(crate) dirty: Option<Box<Dirty>>,
     pub(crate) frozen: Option<Box<Dirty>>,
     pub(crate) writing: Option<Arc<Dirty>>,
@@ -109,9 +111,20 @@ impl State {
             .chain(self.writing.as_deref())
     }
 
-    pub(crate) fn fields(&self, view: View) -> Fields {
+    pub(crate) fn fields(&self, view: View) -> &Fields {
         let top = self.layers(view).next();
-        top.map_or_else(|| self.image.fields(), |layer| layer.fields.clone())
+        top.map_or(&self.stored, |layer| &layer.fields)
+    }
+
+    /// What is on disk.
+    pub(crate) fn image(&self) -> &Arc<Image> {
+        &self.image
+    }
+
+    /// Something else is on disk now.
+    pub(crate) fn set_image(&mut self, image: Image) {
+        self.stored = image.fields();
+        self.image = Arc::new(image);
     }
 
     pub(crate) fn is_freed(&self) -> bool {
@@ -156,6 +169,7 @@ impl Dnode {
             slots: image.core.extra_slots + 1,
             me: me.clone(),
             state: Mutex::new(State {
+                stored: image.fields(),
                 image: Arc::new(image),
                 dirty: None,
                 frozen: None,
@@ -245,12 +259,7 @@ impl Dnode {
     }
 
     fn look<R>(&self, f: impl FnOnce(&Fields) -> R) -> R {
-        let state = self.state.lock();
-        let top = state.layers(View::Open).next();
-        match top {
-            Some(layer) => f(&layer.fields),
-            None => f(&state.image.fields()),
-        }
+        f(self.state.lock().fields(View::Open))
     }
 
     /// dn_type
@@ -364,7 +373,7 @@ impl Dnode {
         self.check_context(state, tx)?;
         let mut charge = Charge::default();
         if state.layer_slot(tx).is_none() {
-            let fields = state.fields(View::of(tx));
+            let fields = state.fields(View::of(tx)).clone();
             *state.layer_slot(tx) = Some(Box::new(Dirty::new(fields)));
             self.context.enlist(tx, self.me());
             charge = Charge::waiting(DNODE_CHARGE_BYTES);

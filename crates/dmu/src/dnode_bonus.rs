@@ -35,18 +35,18 @@ impl Dnode {
         let state = self.state();
         let fields = state.fields(View::Open);
         BonusInfo {
-            bytes: fields.bonus,
+            bytes: Arc::clone(&fields.bonus),
             type_: fields.bonus_type,
             has_spill: fields.has_spill,
             blksz: fields.blksz,
-            used_bytes: state.image.used_bytes(),
+            used_bytes: state.image().used_bytes(),
         }
     }
 
     /// The bonus bytes; all callers share them in memory until they are changed.
     #[must_use]
     pub fn bonus(&self) -> Arc<[u8]> {
-        self.state().fields(View::Open).bonus.clone()
+        Arc::clone(&self.state().fields(View::Open).bonus)
     }
 
     /// dn_bonuslen
@@ -65,7 +65,7 @@ impl Dnode {
     }
 
     fn room(&self, state: &State, has_spill: bool) -> usize {
-        let mut core = state.image.core;
+        let mut core = state.image().core;
         core.flags &= !phys::dnode::DNODE_FLAG_SPILL_BLKPTR;
         let spill = if has_spill {
             size_of::<BlkPtrPhys>()
@@ -122,7 +122,7 @@ impl Dnode {
     #[must_use]
     #[doc(alias = "DN_SPILL_BLKPTR")]
     pub fn spill_pointer(&self) -> Option<BlkPtrPhys> {
-        self.state().image.spill.filter(|bp| !bp.is_hole())
+        self.state().image().spill.filter(|bp| !bp.is_hole())
     }
 
     /// Writes a spill block: a multiple of 512 bytes, at most 128 KiB.

@@ -103,7 +103,7 @@ impl State {
                 return Found::Zeros;
             }
         }
-        if blkid > self.image.core.maxblkid.get() {
+        if blkid > self.image().core.maxblkid.get() {
             return Found::Zeros;
         }
         Found::Disk
@@ -113,7 +113,7 @@ impl State {
 impl Dnode {
     /// The tree on disk, and the ticket to read what it points at.
     pub(crate) fn walk<'a>(&'a self, state: &mut State) -> (Ticket<'a>, Walk) {
-        let tree = state.image.tree(self, state.pending.clone());
+        let tree = state.image().tree(self, state.pending.clone());
         let mut walk = Walk::new(tree, Arc::clone(&self.context.store));
         if let Some(path) = &self.path {
             walk = walk.along_path(path, state.version);
@@ -288,7 +288,7 @@ impl Dnode {
     pub fn block_pointer(&self, level: u8, blkid: BlkId) -> Result<BlkPtrPhys> {
         let mut state = self.state();
         if level == 0 && blkid == Bookmark::SPILL_BLKID {
-            return Ok(state.image.spill.unwrap_or_default());
+            return Ok(state.image().spill.unwrap_or_default());
         }
         let (_ticket, mut walk) = self.walk(&mut state);
         drop(state);
@@ -379,7 +379,7 @@ impl Dnode {
                 SpillChange::Keep => {}
             }
         }
-        let Some(bp) = state.image.spill.filter(|bp| !bp.is_hole()) else {
+        let Some(bp) = state.image().spill.filter(|bp| !bp.is_hole()) else {
             return Ok(None);
         };
         let _ticket = self.ticket(&mut state);

@@ -33,14 +33,15 @@ impl Dnode {
     fn seek(&self) -> Seek<'_> {
         let mut state = self.state();
         let fields = state.fields(View::Open);
+        let (blksz, maxblkid) = (fields.blksz, fields.maxblkid);
         let (ticket, walk) = self.walk(&mut state);
         Seek {
             dnode: self,
             _ticket: ticket,
             walk,
-            image: Arc::clone(&state.image),
-            blksz: fields.blksz,
-            maxblkid: fields.maxblkid,
+            image: Arc::clone(state.image()),
+            blksz,
+            maxblkid,
         }
     }
 
@@ -80,7 +81,7 @@ impl<'a> Seek<'a> {
     /// The layers above the tree; None when a new tree was installed.
     fn layers(&self) -> Option<MutexGuard<'a, State>> {
         let state = self.dnode.state();
-        Arc::ptr_eq(&state.image, &self.image).then_some(state)
+        Arc::ptr_eq(state.image(), &self.image).then_some(state)
     }
 
     /// The first block with data, if any; None to start again.

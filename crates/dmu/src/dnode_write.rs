@@ -60,10 +60,7 @@ impl Dnode {
 
     /// The policy for file contents; none for other objects.
     fn leaf_policy(&self) -> Option<WritePolicy> {
-        let kind = {
-            let fields = self.state().fields(View::Open);
-            fields.leaf()
-        };
+        let kind = self.state().fields(View::Open).leaf();
         let is_contents = !kind.type_.is_metadata();
         is_contents.then(|| self.context.props().write_policy(&kind))
     }
@@ -244,9 +241,12 @@ impl Dnode {
     /// Errors from reading the first and the last block; `NotFound` when the object was freed.
     #[doc(alias = "dmu_free_range")]
     pub fn free_range(&self, tx: &Tx, offset: u64, len: u64) -> Result<()> {
-        let fields = self.state().fields(View::of(tx));
-        let blksz = fields.blksz;
-        let object_end = u128::from(fields.maxblkid + 1) * u128::from(blksz);
+        let (blksz, maxblkid) = {
+            let state = self.state();
+            let fields = state.fields(View::of(tx));
+            (fields.blksz, fields.maxblkid)
+        };
+        let object_end = u128::from(maxblkid + 1) * u128::from(blksz);
         let object_end = u64::try_from(object_end).unwrap_or(OBJECT_END);
         let truncates = offset.saturating_add(len) >= object_end;
         let end = offset.saturating_add(len).min(object_end);
@@ -254,11 +254,7 @@ impl Dnode {
             return Ok(());
         }
         let first = offset.div_ceil(blksz);
-        let behind = if truncates {
-            fields.maxblkid + 1
-        } else {
-            end / blksz
-        };
+        let behind = if truncates { maxblkid + 1 } else { end / blksz };
         if !offset.is_multiple_of(blksz) {
             let base = offset / blksz * blksz;
             self.zero_part(tx, offset / blksz, offset - base, (end - base).min(blksz))?;

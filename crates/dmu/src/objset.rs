@@ -275,7 +275,7 @@ impl Objset {
     /// Objects in use, special ones not counted, as of the last sync.
     #[must_use]
     pub fn object_count(&self) -> u64 {
-        self.meta.state().image.fill()
+        self.meta.state().image().fill()
     }
 
     /// os_flags: `OBJSET_FLAG_*`

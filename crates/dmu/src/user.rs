@@ -8,27 +8,54 @@
 //! OpenZFS module/zfs/dbuf.c (`dmu_buf_set_user`) @be7657e3.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rt::Mutex;
 
 use crate::Dnode;
 
+type User = Arc<dyn Any + Send + Sync>;
+
 /// At most one value of each type.
 #[derive(Default)]
-pub(crate) struct Users(Mutex<Vec<Arc<dyn Any + Send + Sync>>>);
+pub(crate) struct Users {
+    /// The first one, mostly the only one; to find it takes no lock.
+    first: OnceLock<User>,
+    others: Mutex<Vec<User>>,
+}
 
 impl Users {
-    fn get<T: Any + Send + Sync>(&self, new: impl FnOnce() -> T) -> Arc<T> {
-        let mut users = self.0.lock();
-        if let Some(user) = users.iter().find(|user| user.is::<T>()) {
-            let user = Arc::clone(user).downcast();
-            return user.unwrap_or_else(|_| unreachable!("its type was just asked for"));
+    fn find<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        match self.first.get() {
+            None => None,
+            Some(first) if first.is::<T>() => as_type(first),
+            Some(_) => self.others.lock().iter().find_map(as_type),
+        }
+    }
+
+    fn find_or_make<T: Any + Send + Sync>(&self, new: impl FnOnce() -> T) -> Arc<T> {
+        if let Some(user) = self.find() {
+            return user;
+        }
+        let mut others = self.others.lock();
+        let mut all = self.first.get().into_iter().chain(&*others);
+        if let Some(user) = all.find_map(as_type) {
+            return user;
         }
         let user = Arc::new(new());
-        users.push(Arc::clone(&user) as Arc<dyn Any + Send + Sync>);
+        if let Err(other) = self.first.set(Arc::clone(&user) as User) {
+            others.push(other);
+        }
         user
     }
+}
+
+fn as_type<T: Any + Send + Sync>(user: &User) -> Option<Arc<T>> {
+    let is_one = user.is::<T>();
+    is_one.then(|| {
+        let user = Arc::clone(user).downcast();
+        user.unwrap_or_else(|_| unreachable!("its type was just asked for"))
+    })
 }
 
 impl Dnode {
@@ -36,6 +63,12 @@ impl Dnode {
     /// lasts at least as long as the dnode is held, and must not hold the dnode itself.
     #[doc(alias = "dmu_buf_set_user")]
     pub fn user<T: Any + Send + Sync>(&self, new: impl FnOnce() -> T) -> Arc<T> {
-        self.users.get(new)
+        self.users.find_or_make(new)
+    }
+
+    /// The value of type `T` that goes with this dnode, if one was made.
+    #[must_use]
+    pub fn user_if_made<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.users.find()
     }
 }

@@ -329,12 +329,15 @@ impl DslPool {
         let mut next = Some(ds.dir());
         while let Some(dd) = next.filter(|_| bytes > 0) {
             let mut state = dd.state();
+            let is_noted = state.in_flight.contains_key(&txg);
             *state.in_flight.entry(txg).or_default() += bytes.cast_unsigned();
             let used = state.in_flight() + state.fields.used_bytes;
             bytes = state.parent_delta(used, bytes);
             next = state.parent.clone();
             drop(state);
-            self.note_in_flight(&dd, txg);
+            if !is_noted {
+                self.note_in_flight(&dd, txg);
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::fs::NodeAttrs;
-use crate::sa::{AttrSet, Value, in_host_order, pack, parse};
+use crate::sa::{AttrSet, Found, Value, in_host_order, pack, parse};
 use crate::{Filesystem, Seen};
 
 /// Bits of a mode that `chmod` changes.
@@ -159,6 +159,8 @@ pub struct Attr {
     pub projid: u64,
     /// The hidden directory of extended attributes, if there is one.
     pub xattr_dir: Option<ObjectId>,
+    /// Whether extended attributes are kept with the other attributes.
+    pub has_xattr_list: bool,
 }
 
 impl Attr {
@@ -178,6 +180,12 @@ impl Attr {
     #[must_use]
     pub fn is_xattr(&self) -> bool {
         self.pflags & pflags::XATTR != 0
+    }
+
+    /// Whether it may have extended attributes.
+    #[must_use]
+    pub fn may_have_xattrs(&self) -> bool {
+        self.has_xattr_list || self.xattr_dir.is_some()
     }
 }
 
@@ -202,15 +210,20 @@ impl Change<'_> {
         }
     }
 
-    fn value(&self) -> Value {
+    /// Shows `see` the new value.
+    fn with_value<R>(&self, see: impl FnOnce(&[u8]) -> R) -> R {
         match self {
-            Change::Word(_, word) => Value::from_slice(&U64::new(*word).to_bytes()),
+            Change::Word(_, word) => see(&U64::new(*word).to_bytes()),
             Change::Time(_, time) => {
                 let words = [time.secs as u64, time.nanos.into()].map(U64::new);
-                Value::from_slice(words.as_bytes())
+                see(words.as_bytes())
             }
-            Change::Bytes(_, bytes) => Value::from_slice(bytes),
+            Change::Bytes(_, bytes) => see(bytes),
         }
+    }
+
+    fn value(&self) -> Value {
+        self.with_value(Value::from_slice)
     }
 }
 
@@ -247,18 +260,19 @@ impl Attr {
             ZplAttr::Uid => self.uid = word(bytes, 0),
             ZplAttr::Gid => self.gid = word(bytes, 0),
             ZplAttr::Projid => self.projid = word(bytes, 0),
+            ZplAttr::Dxattr => self.has_xattr_list = true,
             _ => {}
         }
     }
 }
 
-/// Numbers of attributes, and their new values.
-type Numbered = SmallVec<[(u16, Value); CHANGES_MAX]>;
+/// The numbers of the attributes that are changed, in the same order.
+type Numbers = SmallVec<[u16; CHANGES_MAX]>;
 
 /// Attributes by number, and where each is in a bonus, which is at most 16 KiB.
 type Places = Box<[(u16, Range<u16>)]>;
 
-fn places(found: Vec<(u16, Range<usize>)>) -> Places {
+fn places(found: Found) -> Places {
     let place =
         |(number, range): (u16, Range<usize>)| (number, range.start as u16..range.end as u16);
     found.into_iter().map(place).collect()
@@ -316,8 +330,8 @@ impl Filesystem {
             ..Attr::default()
         };
         let tables = self.sa.read();
-        let mut known = Vec::with_capacity(ZplAttr::ALL.len());
-        let mut take = |bytes: &[u8]| -> Result<Vec<(u16, Range<usize>)>> {
+        let mut known = REQUIRED.map(|_| false);
+        let mut take = |bytes: &[u8]| -> Result<Found> {
             let bytes = in_host_order(&tables, bytes, bonus.type_)?;
             let found = parse(&tables, &bytes, bonus.type_)?;
             for zpl in ZplAttr::ALL {
@@ -325,7 +339,9 @@ impl Filesystem {
                 let place = found.iter().find(|(have, _)| Some(*have) == number);
                 if let Some((_, range)) = place {
                     attr.set(*zpl, &bytes[range.clone()]);
-                    known.push(*zpl);
+                    for (is_known, required) in known.iter_mut().zip(REQUIRED) {
+                        *is_known |= *zpl == required;
+                    }
                 }
             }
             Ok(found)
@@ -335,7 +351,8 @@ impl Filesystem {
         if let Some(spill) = spill {
             take(&spill).map_err(|e| e.within(name()))?;
         }
-        if let Some(missing) = REQUIRED.iter().find(|attr| !known.contains(attr)) {
+        let mut missing = REQUIRED.iter().zip(known);
+        if let Some((missing, _)) = missing.find(|(_, is_known)| !is_known) {
             return Err(Error::corrupt(format!(
                 "file {} has no {missing:?}",
                 dnode.id()
@@ -391,18 +408,19 @@ impl Filesystem {
         if dnode.bonus_type() == ObjectType::ZNODE {
             self.convert_znode(tx, dnode, attrs)?;
         }
-        let values = self.numbered(tx, changes)?;
+        let numbers = self.numbers(tx, changes)?;
         let parsed = attrs.parsed.take();
         let mut parsed = parsed.filter(|parsed| parsed.is_of(&dnode.bonus()));
         if let Some(parsed) = &mut parsed {
             // A second owner would force a copy of the bonus.
             parsed.bonus = Arc::default();
         }
-        if self.overwrite_in_bonus(tx, dnode, parsed.as_deref(), &values)? {
+        let changed = changes.iter().zip(&numbers);
+        if self.overwrite_in_bonus(tx, dnode, parsed.as_deref(), changed.clone())? {
             if let Some(parsed) = &mut parsed {
                 parsed.bonus = dnode.bonus();
-                for (change, (_, value)) in changes.iter().zip(&values) {
-                    parsed.attr.set(change.attr(), value);
+                for change in changes {
+                    change.with_value(|value| parsed.attr.set(change.attr(), value));
                 }
             }
             attrs.parsed = parsed;
@@ -411,7 +429,8 @@ impl Filesystem {
         }
         let mut attrs = self.all_attrs(dnode)?;
         let links = self.sa.read().number(ZplAttr::Links);
-        for (change, (number, value)) in changes.iter().zip(values) {
+        for (change, &number) in changed {
+            let value = change.value();
             match (change.attr(), links) {
                 // A file from before the feature project_quota gets its project where every file has it: the
                 // accounting looks there.
@@ -433,35 +452,33 @@ impl Filesystem {
         changes: &[Change<'_>],
     ) -> Result<()> {
         let mut attrs = AttrSet::with_capacity(changes.len());
-        for (number, value) in self.numbered(tx, changes)? {
-            attrs.set(number, value);
+        for (change, number) in changes.iter().zip(self.numbers(tx, changes)?) {
+            attrs.set(number, change.value());
         }
         self.replace_attrs(tx, dnode, &attrs)
     }
 
-    /// The numbers and values of changes, after their attributes were registered.
-    fn numbered(&self, tx: &Tx, changes: &[Change<'_>]) -> Result<Numbered> {
+    /// The numbers of attributes that change, after they were registered.
+    fn numbers(&self, tx: &Tx, changes: &[Change<'_>]) -> Result<Numbers> {
         self.sa.register(&self.objset, tx)?;
         let tables = self.sa.read();
-        let mut numbered = Numbered::with_capacity(changes.len());
-        for change in changes {
-            let number = tables.number(change.attr()).ok_or_else(|| {
+        let number = |change: &Change<'_>| {
+            tables.number(change.attr()).ok_or_else(|| {
                 let name = change.attr().facts().name;
                 let what = format!("attribute {name} in this file system");
                 Error::new(ErrorKind::Unsupported, what)
-            })?;
-            numbered.push((number, change.value()));
-        }
-        Ok(numbered)
+            })
+        };
+        changes.iter().map(number).collect()
     }
 
     /// Overwrites values where they are, if all of them are in the bonus and keep their length.
-    fn overwrite_in_bonus(
+    fn overwrite_in_bonus<'a>(
         &self,
         tx: &Tx,
         dnode: &Dnode,
         parsed: Option<&Parsed>,
-        values: &[(u16, Value)],
+        changes: impl Iterator<Item = (&'a Change<'a>, &'a u16)> + Clone,
     ) -> Result<bool> {
         let found = match parsed {
             Some(parsed) => &parsed.places,
@@ -474,18 +491,18 @@ impl Filesystem {
             }
         };
         let mut ranges: SmallVec<[Range<usize>; CHANGES_MAX]> = SmallVec::new();
-        for (number, value) in values {
+        for (change, number) in changes.clone() {
             let place = found.iter().find(|(have, _)| have == number);
             match place {
-                Some((_, range)) if range.len() == value.len() => {
+                Some((_, range)) if range.len() == change.with_value(<[u8]>::len) => {
                     ranges.push(usize::from(range.start)..usize::from(range.end));
                 }
                 _ => return Ok(false),
             }
         }
         dnode.modify_bonus(tx, |bonus| {
-            for ((_, value), range) in values.iter().zip(ranges) {
-                bonus[range].copy_from_slice(value);
+            for ((change, _), range) in changes.zip(ranges) {
+                change.with_value(|value| bonus[range].copy_from_slice(value));
             }
         })?;
         Ok(true)

@@ -482,6 +482,10 @@ impl Filesystem {
             return Err(Error::not_found(format!("object {id} is not a file")));
         }
         let dnode = self.objset.hold(id).within(|| format!("file {id}"))?;
+        if let Some(locks) = dnode.user_if_made() {
+            // Only a file has them.
+            return Ok(Node { dnode, locks });
+        }
         let is_file = [ObjectType::SA, ObjectType::ZNODE].contains(&dnode.bonus_type());
         if !is_file {
             return Err(Error::not_found(format!("object {id} is not a file")));

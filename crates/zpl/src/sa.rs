@@ -19,6 +19,6 @@ mod buffer;
 mod pack;
 mod table;
 
-pub(crate) use buffer::{AttrSet, Value, in_host_order, parse};
+pub(crate) use buffer::{AttrSet, Found, Value, in_host_order, parse};
 pub(crate) use pack::pack;
 pub(crate) use table::SaTable;

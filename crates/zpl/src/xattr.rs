@@ -89,6 +89,9 @@ impl Filesystem {
 
     fn getxattr_of(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let attr = self.attr_of(node)?;
+        if !attr.may_have_xattrs() {
+            return Ok(None);
+        }
         let list = self.xattr_list(node)?;
         for name in [Some(name), bare(name)].into_iter().flatten() {
             if let Some(NvValue::ByteArray(value)) = list.get(name) {

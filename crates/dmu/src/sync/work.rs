@@ -63,7 +63,7 @@ impl Work {
             let layer: Arc<Dirty> = Arc::from(layer);
             state.writing = Some(Arc::clone(&layer));
             state.changes += 1;
-            (layer, begun, Arc::clone(&state.image))
+            (layer, begun, Arc::clone(state.image()))
         };
         let new = updated(&old, &layer);
         Work {
@@ -74,7 +74,7 @@ impl Work {
 
     /// For the meta-dnode, whose blocks change only here. `maxblkid`: the last block that changes.
     pub(super) fn begin_meta(dnode: Arc<Dnode>, maxblkid: u64) -> Work {
-        let old = Arc::clone(&dnode.state().image);
+        let old = Arc::clone(dnode.state().image());
         let mut fields = old.fields();
         fields.maxblkid = fields.maxblkid.max(maxblkid);
         let layer = Arc::new(Dirty::new(fields));
@@ -203,7 +203,7 @@ impl Work {
     /// Makes the new tree visible. A freed object keeps its layer, so that it stays freed.
     pub(super) fn install(&self) {
         let mut state = self.dnode.state();
-        state.image = Arc::new(self.new.clone());
+        state.set_image(self.new.clone());
         state.version += 1;
         state.pending = None;
         if !self.layer.freeing {

@@ -38,6 +38,8 @@ const SCORE_ALONE: u32 = 32;
 const SCORE_LOSS: u32 = 8;
 /// After how many requests it is looked where it runs by now.
 const LOOK_EVERY: u32 = 32;
+/// The same while threads give way, when it is seldom moved. It takes as long as a request.
+const LOOK_SELDOM: u32 = ASK_EVERY * LOOK_EVERY;
 /// After how many at least.
 const LOOK_MIN: u32 = 2;
 /// When a request comes later than this after the answer before it, in ns, who asks may have been woken elsewhere, and
@@ -55,7 +57,7 @@ const MOVES_MIN: u32 = 2 * MOVED;
 const MOVES_MAX: u32 = 10 * MOVED;
 /// How long that is, in ns.
 const AWAY_NS: u64 = 1_000_000_000;
-/// After how many looks the kernel is asked whether it had to wait.
+/// After how many looks the kernel is asked whether it had to wait; one that is made seldom counts as so many.
 const ASK_EVERY: u32 = 4;
 /// The longest time for which the thread that asks may have had to wait for its processor by then, in ns.
 const DELAY_NS: u64 = 640_000;
@@ -110,7 +112,7 @@ struct Asking {
     requests: u32,
     /// How many of them there were when it was last looked where it runs.
     looked: u32,
-    /// How often it was looked where it runs.
+    /// How often it was looked where it runs since the kernel was last asked whether it had to wait.
     looks: u32,
     /// How often it was met elsewhere lately, and how much more often than not where threads may not give way.
     moves: u32,
@@ -189,8 +191,9 @@ impl Home {
         }
         if asking.score < SCORE_ALONE {
             self.set(Placement::default());
-        } else if asking.is_due(timed.idle_ns) && rt::now_ns() >= asking.opens_ns {
-            asking.looked = asking.requests;
+        } else if asking.is_due(timed.idle_ns, self.place().gives_way)
+            && rt::now_ns() >= asking.opens_ns
+        {
             let place = asking.look(self.place(), self.watch.gives_way);
             self.set(place);
         }
@@ -282,14 +285,23 @@ impl Drop for Spot<'_> {
 }
 
 impl Asking {
+    /// Requests since it was last looked where it runs.
+    fn since(&self) -> u32 {
+        self.requests.wrapping_sub(self.looked)
+    }
+
     /// Whether it is to be looked where it runs, when a request came `idle_ns` after the answer before it.
-    fn is_due(&self, idle_ns: u64) -> bool {
-        let since = self.requests.wrapping_sub(self.looked);
-        since >= LOOK_EVERY || since >= LOOK_MIN && idle_ns > LATE_NS
+    fn is_due(&self, idle_ns: u64, gives_way: bool) -> bool {
+        let most = if gives_way { LOOK_SELDOM } else { LOOK_EVERY };
+        self.since() >= most || self.since() >= LOOK_MIN && idle_ns > LATE_NS
     }
 
     /// Says where threads that answer are to be, after they were at `before`.
     fn look(&mut self, before: Placement, may_give_way: bool) -> Placement {
+        self.looks = self
+            .looks
+            .saturating_add((self.since() / LOOK_EVERY).max(1));
+        self.looked = self.requests;
         let Some(processor) = self.processor() else {
             return Placement::default();
         };
@@ -335,9 +347,11 @@ impl Asking {
     /// Whether it waits for its processor, or the kernel does not tell. It is asked now and then only: that takes about
     /// as long as a request.
     fn waits(&mut self) -> bool {
-        self.looks = self.looks.wrapping_add(1);
-        let is_due = self.looks.is_multiple_of(ASK_EVERY);
-        is_due && self.waited_ns().is_none_or(|ns| ns > DELAY_NS)
+        if self.looks < ASK_EVERY {
+            return false;
+        }
+        self.looks = 0;
+        self.waited_ns().is_none_or(|ns| ns > DELAY_NS)
     }
 
     /// For how long it has waited for a processor since it was last asked, in ns; `None` if the kernel does not tell.
@@ -461,10 +475,10 @@ mod tests {
     #[test]
     fn it_is_looked_sooner_where_one_who_asks_takes_long() {
         let mut asking = Asking::default();
-        let looks = |asking: &mut Asking, idle_ns| {
+        let looks = |asking: &mut Asking, idle_ns, gives_way| {
             let due = (0..100 * LOOK_EVERY).filter(|_| {
                 asking.requests = asking.requests.wrapping_add(1);
-                let is_due = asking.is_due(idle_ns);
+                let is_due = asking.is_due(idle_ns, gives_way);
                 if is_due {
                     asking.looked = asking.requests;
                 }
@@ -472,11 +486,13 @@ mod tests {
             });
             due.count()
         };
-        assert_eq!(looks(&mut asking, LATE_NS), 100);
+        assert_eq!(looks(&mut asking, LATE_NS, false), 100);
+        assert_eq!(looks(&mut asking, LATE_NS, true), 100 / ASK_EVERY as usize);
         asking.requests = u32::MAX - 7;
         asking.looked = asking.requests;
         let all = (100 * LOOK_EVERY / LOOK_MIN) as usize;
-        assert_eq!(looks(&mut asking, LATE_NS + 1), all);
+        assert_eq!(looks(&mut asking, LATE_NS + 1, false), all);
+        assert_eq!(looks(&mut asking, LATE_NS + 1, true), all);
     }
 
     const fn at(processor: usize, gives_way: bool) -> Placement {

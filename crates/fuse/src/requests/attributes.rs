@@ -181,7 +181,7 @@ pub(super) fn drop_privileges(
             .attributes_changed(file.volume.node_id(file.id));
     }
     let capability = b"security.capability";
-    if file.files().getxattr(file.id, capability)?.is_some() {
+    if attr.may_have_xattrs() && file.files().getxattr(file.id, capability)?.is_some() {
         file.files().removexattr(file.id, capability)?;
     }
     Ok(())

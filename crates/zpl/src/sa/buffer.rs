@@ -19,6 +19,9 @@ use super::table::Tables;
 /// The value of an attribute. Those that every file has fit without memory of their own.
 pub(crate) type Value = SmallVec<[u8; 48]>;
 
+/// Attributes by number, and where each is in a buffer. Those that every file has fit without memory of their own.
+pub(crate) type Found = SmallVec<[(u16, Range<usize>); 24]>;
+
 /// Attributes in the order of their layouts, bonus before spill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AttrSet(Vec<(u16, Value)>);
@@ -99,11 +102,7 @@ pub(crate) fn in_host_order<'a>(
 }
 
 /// Where the attributes of a buffer are; `type_` is the bonus type of the object.
-pub(crate) fn parse(
-    tables: &Tables,
-    bytes: &[u8],
-    type_: ObjectType,
-) -> Result<Vec<(u16, Range<usize>)>> {
+pub(crate) fn parse(tables: &Tables, bytes: &[u8], type_: ObjectType) -> Result<Found> {
     if type_ == ObjectType::ZNODE {
         return walk(tables, tables.layout(0)?, bytes, 0, |_| None);
     }
@@ -116,7 +115,7 @@ pub(crate) fn parse(
     let magic = U32::read_from_prefix(bytes).map_or(0, |(magic, _)| magic.get());
     if magic == 0 {
         // An object that was allocated and not filled in yet.
-        return Ok(Vec::new());
+        return Ok(Found::new());
     }
     let view = SaView::new(bytes)?;
     let layout = tables.layout(view.layout())?;
@@ -142,8 +141,8 @@ fn walk(
     bytes: &[u8],
     start: usize,
     length: impl Fn(usize) -> Option<u16>,
-) -> Result<Vec<(u16, Range<usize>)>> {
-    let mut found = Vec::with_capacity(layout.len());
+) -> Result<Found> {
+    let mut found = Found::with_capacity(layout.len());
     let mut at = start;
     let mut variable = 0;
     for attr in layout {

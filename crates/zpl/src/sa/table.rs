@@ -47,6 +47,8 @@ pub(crate) struct Tables {
     registry: Option<ObjectId>,
     layouts_object: Option<ObjectId>,
     attrs: Vec<Option<AttrFacts>>,
+    /// Whether all of `attrs` are in the registry.
+    are_registered: bool,
     /// The number of each [`ZplAttr`]; `None` for those the file system does not have.
     numbers: Vec<Option<u16>>,
     layouts: BTreeMap<u16, Arc<[u16]>>,
@@ -129,6 +131,7 @@ impl SaTable {
             registry: entry(SA_REGISTRY)?.map(ObjectId),
             layouts_object: entry(SA_LAYOUTS)?.map(ObjectId),
             attrs: Vec::new(),
+            are_registered: false,
             numbers: vec![None; ZplAttr::ALL.len()],
             layouts: BTreeMap::new(),
             by_attrs: BTreeMap::new(),
@@ -174,8 +177,7 @@ impl SaTable {
 
     /// Enters the attributes that are not in the registry yet.
     pub(crate) fn register(&self, objset: &Arc<Objset>, tx: &Tx) -> Result<()> {
-        let is_done = |tables: &Tables| tables.attrs.iter().flatten().all(|a| a.is_registered);
-        if self.master.is_none() || is_done(&self.tables.read()) {
+        if self.master.is_none() || self.tables.read().are_registered {
             return Ok(());
         }
         let mut tables = self.tables.write();
@@ -198,6 +200,7 @@ impl SaTable {
             registry.update_u64(tx, &facts.name, facts.reg.encode())?;
             facts.is_registered = true;
         }
+        tables.are_registered = true;
         Ok(())
     }
 
