@@ -11,7 +11,7 @@
 //!
 //! # Concurrency
 //! One lock per group. It is held while a space map is read (other threads would have to wait for that
-//! metaslab anyway), never while one is written.
+//! metaslab anyway), never while one is written. What is allocated is [read without it](crate::counts).
 //!
 //! # Source
 //! OpenZFS module/zfs/metaslab.c `metaslab_group_alloc`, `find_valid_metaslab`, `metaslab_sync`
@@ -24,6 +24,7 @@ use base::{Error, MetaslabId, ObjectId, Result, SPA_DVAS_PER_BP, SPA_MINBLOCKSHI
 use phys::space_map::MapType;
 use zio::AllocClass;
 
+use crate::counts::Counts;
 use crate::metaslab::{MapFormat, Metaslab, SpaceDelta, SyncTarget, TXG_SIZE};
 use crate::range_tree::{HISTOGRAM_BUCKETS, RangeTree};
 use crate::space_map::{SpaceMap, SpaceMapExtent, SpaceMapStore};
@@ -120,6 +121,9 @@ pub(crate) struct Group {
     size_bytes: u64,
     /// vdev_log_mg: the metaslab that is set aside for log blocks.
     log_metaslab: Option<usize>,
+    /// Its size; 0 where there is none.
+    log_bytes: u64,
+    counts: Counts,
     state: rt::Mutex<State>,
 }
 
@@ -131,14 +135,8 @@ struct State {
     active: [Option<usize>; SPA_DVAS_PER_BP],
     /// Metaslabs that each txg has to sync.
     dirty: [BTreeSet<usize>; TXG_SIZE],
-    alloc: u64,
-    deferred: u64,
-    /// The part of the two above that is in the metaslab for log blocks.
-    of_log: (u64, u64),
     /// False while the vdev is being removed, evacuated or is offline.
     is_allocatable: bool,
-    /// ms_new: added in a txg that is not on disk yet
-    is_new: bool,
     sync_pass: u32,
 }
 
@@ -186,23 +184,26 @@ impl Group {
             .filter(|(at, _)| Some(*at) != log_metaslab)
             .map(|(at, metaslab)| (Reverse(metaslab.weight), at))
             .collect();
-        let alloc = metaslabs.iter().map(|m| m.allocated).sum();
+        let allocated = |metaslab: &Metaslab| metaslab.allocated;
+        let counts = Counts::new(
+            metaslabs.iter().map(allocated).sum(),
+            log_metaslab.map_or(0, |at| metaslabs[at].allocated),
+            is_new,
+        );
         Ok(Group {
             geometry,
             format,
             deflate_ratio,
             size_bytes: metaslabs.iter().map(|m| m.extent.size).sum(),
             log_metaslab,
+            log_bytes: log_metaslab.map_or(0, |at| metaslabs[at].extent.size),
+            counts,
             state: rt::Mutex::new(State {
-                of_log: (log_metaslab.map_or(0, |at| metaslabs[at].allocated), 0),
                 metaslabs,
                 order,
                 active: [None; SPA_DVAS_PER_BP],
                 dirty: Default::default(),
-                alloc,
-                deferred: 0,
                 is_allocatable: true,
-                is_new,
                 sync_pass: 1,
             }),
         })
@@ -240,7 +241,7 @@ impl Group {
         store: &dyn SpaceMapStore,
     ) -> Option<u64> {
         let mut state = self.state.lock();
-        if !state.is_allocatable || state.is_new {
+        if !state.is_allocatable || self.counts.is_new() {
             return None;
         }
         let rank = taken.len();
@@ -277,7 +278,7 @@ impl Group {
     ) -> Option<u64> {
         let at = self.log_metaslab?;
         let mut state = self.state.lock();
-        if !state.is_allocatable || state.is_new {
+        if !state.is_allocatable || self.counts.is_new() {
             return None;
         }
         let metaslab = &mut state.metaslabs[at];
@@ -334,7 +335,9 @@ impl Group {
     pub(crate) fn is_held_back(&self, asize: u64) -> bool {
         let state = self.state.lock();
         let mut held = state.metaslabs.iter().filter(|m| m.is_disabled());
-        state.is_allocatable && !state.is_new && held.any(|metaslab| metaslab.may_fit(asize))
+        state.is_allocatable
+            && !self.counts.is_new()
+            && held.any(|metaslab| metaslab.may_fit(asize))
     }
 
     /// Disables a metaslab, and returns what is free there and whether it ever had anything; `None` behind the last
@@ -511,10 +514,11 @@ impl Group {
         let before = state.metaslabs[at].allocated;
         state.metaslabs[at].log_entry(kind, offset, size);
         let after = state.metaslabs[at].allocated;
-        state.alloc = state.alloc - before + after;
-        if self.log_metaslab == Some(at) {
-            state.of_log.0 = state.of_log.0 - before + after;
-        }
+        let delta = SpaceDelta {
+            alloc: after.cast_signed() - before.cast_signed(),
+            deferred: 0,
+        };
+        self.counts.add(&delta, self.log_metaslab == Some(at));
         Ok(())
     }
 
@@ -580,10 +584,12 @@ impl Group {
         let state = self.state.lock();
         state.metaslabs.iter().for_each(Metaslab::check_invariants);
         let deferred: u64 = state.metaslabs.iter().map(Metaslab::deferred).sum();
-        assert_eq!(state.deferred, deferred, "deferred space of all metaslabs");
+        let (_, counted) = self.counts.all();
+        assert_eq!(counted, deferred, "deferred space of all metaslabs");
         let of_log = self.log_metaslab.map(|at| &state.metaslabs[at]);
         let deferred = of_log.map_or(0, Metaslab::deferred);
-        assert_eq!(state.of_log.1, deferred, "deferred space for log blocks");
+        let (_, counted) = self.counts.of_log();
+        assert_eq!(counted, deferred, "deferred space for log blocks");
         let is_ordered = |at: usize| {
             let key = (Reverse(state.metaslabs[at].weight), at);
             let is_apart = state.active.contains(&Some(at)) || self.log_metaslab == Some(at);
@@ -599,7 +605,7 @@ impl Group {
     pub(crate) fn sync_done(&self, txg: Txg, defer: bool, remembers: bool) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        state.is_new = false;
+        self.counts.note_synced();
         state.sync_pass = 1;
         let dirty = std::mem::take(&mut state.dirty[(txg.0 % TXG_SIZE as u64) as usize]);
         let defer = defer && state.is_allocatable;
@@ -607,7 +613,7 @@ impl Group {
             let before = (Reverse(state.metaslabs[at].weight), at);
             let delta = state.metaslabs[at].sync_done(txg, (defer, remembers), &self.format);
             state.reorder(before);
-            state.account(delta, self.log_metaslab == Some(at));
+            self.counts.add(&delta, self.log_metaslab == Some(at));
             if state.metaslabs[at].has_fresh_frees() {
                 state.dirty[(txg.next().0 % TXG_SIZE as u64) as usize].insert(at);
             }
@@ -688,40 +694,36 @@ impl Group {
 
     /// All metaslabs, but without the fragmentation of that for log blocks.
     pub(crate) fn stats(&self) -> SpaceStats {
-        let state = self.state.lock();
-        let space = if state.is_new { 0 } else { self.size_bytes };
+        let (alloc, deferred) = self.counts.all();
+        let space = if self.counts.is_new() {
+            0
+        } else {
+            self.size_bytes
+        };
         SpaceStats {
-            fragmentation: self.fragmentation(&state),
-            ..self.space(state.alloc, state.deferred, space)
+            fragmentation: self.fragmentation(&self.state.lock()),
+            ..self.space(alloc, deferred, space)
         }
     }
 
     /// What is not set aside for log blocks, without the fragmentation: called for every change of a file.
     pub(crate) fn usage(&self) -> SpaceStats {
-        let state = self.state.lock();
-        let (alloc, deferred) = state.of_log;
-        let space = match state.is_new {
+        let (alloc, deferred) = self.counts.of_data();
+        let space = match self.counts.is_new() {
             true => 0,
-            false => self.size_bytes - self.log_bytes(&state),
-        };
-        self.space(state.alloc - alloc, state.deferred - deferred, space)
-    }
-
-    /// What is set aside for log blocks.
-    pub(crate) fn log_usage(&self) -> SpaceStats {
-        let state = self.state.lock();
-        let (alloc, deferred) = state.of_log;
-        let space = if state.is_new {
-            0
-        } else {
-            self.log_bytes(&state)
+            false => self.size_bytes - self.log_bytes,
         };
         self.space(alloc, deferred, space)
     }
 
-    fn log_bytes(&self, state: &State) -> u64 {
-        let log = self.log_metaslab.map(|at| &state.metaslabs[at]);
-        log.map_or(0, |metaslab| metaslab.extent.size)
+    /// What is set aside for log blocks.
+    pub(crate) fn log_usage(&self) -> SpaceStats {
+        let (alloc, deferred) = self.counts.of_log();
+        let space = match self.counts.is_new() {
+            true => 0,
+            false => self.log_bytes,
+        };
+        self.space(alloc, deferred, space)
     }
 
     fn space(&self, alloc: u64, deferred: u64, space: u64) -> SpaceStats {
@@ -772,19 +774,6 @@ impl State {
         if self.order.remove(&before) {
             let at = before.1;
             self.order.insert((Reverse(self.metaslabs[at].weight), at));
-        }
-    }
-
-    fn account(&mut self, delta: SpaceDelta, is_for_log: bool) {
-        let add = |a: u64, b: i64| {
-            a.checked_add_signed(b)
-                .expect("space accounting went below zero")
-        };
-        self.alloc = add(self.alloc, delta.alloc);
-        self.deferred = add(self.deferred, delta.deferred);
-        if is_for_log {
-            let (alloc, deferred) = self.of_log;
-            self.of_log = (add(alloc, delta.alloc), add(deferred, delta.deferred));
         }
     }
 }

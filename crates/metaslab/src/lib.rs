@@ -49,6 +49,7 @@
 //! OpenZFS module/zfs/metaslab.c, space_map.c, range_tree.c, vdev.c @be7657e3.
 
 mod class;
+mod counts;
 mod group;
 mod hold;
 mod metaslab;
