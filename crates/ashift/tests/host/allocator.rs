@@ -10,7 +10,7 @@ fn the_allocator_takes_its_settings() {
         .output()
         .unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
-    for setting in ["narenas:2", "dirty_decay_ms:1000", "muzzy_decay_ms:0"] {
+    for setting in ["narenas:2", "dirty_decay_ms:5000", "muzzy_decay_ms:0"] {
         assert!(
             told.contains(&format!("Set conf value: {setting}")),
             "{told}"
