@@ -31,7 +31,7 @@ impl Provider for Failing {
     }
 }
 
-/// What it has is no worse than what a device has that was given up before.
+/// What it has counts as what a device has that was given up before.
 #[test]
 fn what_a_device_has_that_is_given_up_meanwhile_is_not_damaged() {
     let raidz = VdevKind::RaidZ { nparity: 1 };

@@ -4,8 +4,9 @@
 //! In each turn every side ([`sides`]) is made anew on an image file in one folder, mounted, and does all the work
 //! ([`loads`]): streams, small blocks by fio, a tree of small files. What counts are ratios of medians. Before
 //! each piece of work the host writes back its dirty data; before what is to be read from the disk a side is mounted
-//! again, so that no cache has it. sync(2) does not pass FUSE: a tree is unpacked when ours has been mounted again, and
-//! what is below FUSE alone synced. Needs root, for the loop devices, and Debian's `fio`.
+//! again, so that no cache has it. A tree is unpacked when it is on the disk: sync(2) does not pass FUSE, so the
+//! holder of our pool syncs it, and what is below FUSE alone is synced by itself. Needs root, for the loop devices, and
+//! Debian's `fio`.
 
 mod loads;
 pub(super) mod passthrough;

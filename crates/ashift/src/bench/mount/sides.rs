@@ -10,6 +10,7 @@ use base::{Error, ErrorKind, Result};
 
 use super::super::host_fs::{Mounted, image, silent};
 use super::loads::seconds;
+use crate::holder;
 
 /// How long a side may take to be mounted.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -70,10 +71,11 @@ enum Mount {
         server: Child,
         below: Option<Mounted>,
     },
+    /// The server is the holder of the pool.
     Ours {
         server: Child,
-        /// The command that unmounts it.
-        stop: Command,
+        /// What ends it, in this order.
+        ends: Vec<Command>,
     },
 }
 
@@ -106,9 +108,11 @@ impl Drop for Mount {
                 let _ = server.wait();
                 drop(below.take());
             }
-            Mount::Ours { server, stop } => {
-                // What is left mounted is seen when it is mounted again.
-                let _ = silent(stop);
+            Mount::Ours { server, ends } => {
+                for end in ends {
+                    // What is left mounted is seen when it is mounted again.
+                    let _ = silent(end);
+                }
                 let _ = server.wait();
             }
         }
@@ -146,14 +150,14 @@ impl Made<'_> {
     }
 
     /// Writes to the disk what was written so far; returns how long that takes, in s.
-    pub(super) fn write_out(&mut self) -> Result<f64> {
-        let place = match self.mount {
-            // Its pool is closed when it is mounted again.
-            Some(Mount::Ours { .. }) => return seconds(|| self.again()),
-            Some(Mount::Passthrough { .. }) => &self.files.below,
-            _ => &self.files.place,
+    pub(super) fn write_out(&self) -> Result<f64> {
+        let mut sync = Command::new("sync");
+        let sync = match self.mount {
+            Some(Mount::Ours { .. }) => &mut self.sides.own(&["zpool", "sync", POOL]),
+            Some(Mount::Passthrough { .. }) => sync.arg("-f").arg(&self.files.below),
+            _ => sync.arg("-f").arg(&self.files.place),
         };
-        seconds(|| silent(Command::new("sync").arg("-f").arg(place)))
+        seconds(|| silent(sync))
     }
 }
 
@@ -189,10 +193,13 @@ impl Sides {
         })
     }
 
+    fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
     fn own(&self, args: &[&str]) -> Command {
         let mut own = Command::new(&self.own);
-        own.args(args)
-            .env("ASHIFT_STATE", self.folder.join("state"));
+        own.args(args).env("ASHIFT_STATE", self.state());
         own
     }
 
@@ -201,18 +208,28 @@ impl Sides {
             let create = ["zpool", "create", "-O", "mountpoint=none", POOL];
             silent(self.own(&create).arg(&files.image))?;
         }
-        let mut server = self.own(&["mount", POOL]);
-        let server = serve(server.arg(&files.place), &files.place)?;
-        let mut stop = self.own(&["unmount"]);
-        stop.arg(&files.place);
-        Ok(Mount::Ours { server, stop })
+        let state = self.state();
+        let is_up = || Ok(holder::process(&state)?.is_some());
+        let server = serve(&mut self.own(&["serve", POOL]), is_up)?;
+        let with_place = |args: &[&str]| {
+            let mut command = self.own(args);
+            command.arg(&files.place);
+            command
+        };
+        let mount = Mount::Ours {
+            server,
+            ends: vec![with_place(&["unmount"]), self.own(&["serve", "--stop"])],
+        };
+        silent(&mut with_place(&["mount", "--background", POOL]))?;
+        Ok(mount)
     }
 
     fn mount_passthrough(&self, files: &Files, is_new: IsNew) -> Result<Mount> {
         let below = mount_kernel_at("ext4", files, &files.below, is_new)?;
         let mut server = self.own(&["bench", "passthrough"]);
         let server = server.args([&files.below, &files.place]);
-        let server = serve(server, &files.place)?;
+        let is_up = || is_mounted(&files.place);
+        let server = serve(server, is_up)?;
         Ok(Mount::Passthrough {
             above: Some(Mounted::at(&files.place)),
             server,
@@ -232,21 +249,27 @@ fn mount_kernel_at(kind: &str, files: &Files, place: &Path, is_new: IsNew) -> Re
     }
 }
 
-/// Starts a process, and waits until it has mounted something at `place`.
-fn serve(command: &mut Command, place: &Path) -> Result<Child> {
+fn is_mounted(place: &Path) -> Result<bool> {
+    let parent = place.parent().expect("it is in the folder");
+    Ok(fs::metadata(place)?.dev() != fs::metadata(parent)?.dev())
+}
+
+/// Starts a process, and waits until it serves.
+fn serve(command: &mut Command, is_up: impl Fn() -> Result<bool>) -> Result<Child> {
     let command = command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut server = command.stderr(Stdio::piped()).spawn()?;
-    let parent = place.parent().expect("it is in the folder");
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end && server.try_wait()?.is_none() {
-        if fs::metadata(place)?.dev() != fs::metadata(parent)?.dev() {
+        if is_up()? {
             return Ok(server);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
     server.kill()?;
     let said = server.wait_with_output()?.stderr;
-    let said = String::from_utf8_lossy(&said);
-    let text = format!("nothing is mounted at {}: {said}", place.display());
+    let text = format!(
+        "{command:?} does not serve: {}",
+        String::from_utf8_lossy(&said)
+    );
     Err(Error::new(ErrorKind::Io, text))
 }
