@@ -11,7 +11,8 @@
 //!
 //! # Concurrency
 //! One lock per group. It is held while a space map is read (other threads would have to wait for that
-//! metaslab anyway), never while one is written. What is allocated is [read without it](crate::counts).
+//! metaslab anyway), never while one is written. What is allocated, and whether anything may be, is
+//! [read without it](crate::counts).
 //!
 //! # Source
 //! OpenZFS module/zfs/metaslab.c `metaslab_group_alloc`, `find_valid_metaslab`, `metaslab_sync`
@@ -19,6 +20,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Error, MetaslabId, ObjectId, Result, SPA_DVAS_PER_BP, SPA_MINBLOCKSHIFT, Txg, VdevId};
 use phys::space_map::MapType;
@@ -124,6 +126,8 @@ pub(crate) struct Group {
     /// Its size; 0 where there is none.
     log_bytes: u64,
     counts: Counts,
+    /// False while the vdev is being removed, evacuated or is offline. It changes with the lock.
+    is_allocatable: AtomicBool,
     state: rt::Mutex<State>,
 }
 
@@ -135,8 +139,6 @@ struct State {
     active: [Option<usize>; SPA_DVAS_PER_BP],
     /// Metaslabs that each txg has to sync.
     dirty: [BTreeSet<usize>; TXG_SIZE],
-    /// False while the vdev is being removed, evacuated or is offline.
-    is_allocatable: bool,
     sync_pass: u32,
 }
 
@@ -198,12 +200,12 @@ impl Group {
             log_metaslab,
             log_bytes: log_metaslab.map_or(0, |at| metaslabs[at].extent.size),
             counts,
+            is_allocatable: true.into(),
             state: rt::Mutex::new(State {
                 metaslabs,
                 order,
                 active: [None; SPA_DVAS_PER_BP],
                 dirty: Default::default(),
-                is_allocatable: true,
                 sync_pass: 1,
             }),
         })
@@ -241,7 +243,7 @@ impl Group {
         store: &dyn SpaceMapStore,
     ) -> Option<u64> {
         let mut state = self.state.lock();
-        if !state.is_allocatable || self.counts.is_new() {
+        if !self.is_allocatable() || self.counts.is_new() {
             return None;
         }
         let rank = taken.len();
@@ -278,7 +280,7 @@ impl Group {
     ) -> Option<u64> {
         let at = self.log_metaslab?;
         let mut state = self.state.lock();
-        if !state.is_allocatable || self.counts.is_new() {
+        if !self.is_allocatable() || self.counts.is_new() {
             return None;
         }
         let metaslab = &mut state.metaslabs[at];
@@ -335,7 +337,7 @@ impl Group {
     pub(crate) fn is_held_back(&self, asize: u64) -> bool {
         let state = self.state.lock();
         let mut held = state.metaslabs.iter().filter(|m| m.is_disabled());
-        state.is_allocatable
+        self.is_allocatable()
             && !self.counts.is_new()
             && held.any(|metaslab| metaslab.may_fit(asize))
     }
@@ -608,7 +610,7 @@ impl Group {
         self.counts.note_synced();
         state.sync_pass = 1;
         let dirty = std::mem::take(&mut state.dirty[(txg.0 % TXG_SIZE as u64) as usize]);
-        let defer = defer && state.is_allocatable;
+        let defer = defer && self.is_allocatable();
         for at in dirty {
             let before = (Reverse(state.metaslabs[at].weight), at);
             let delta = state.metaslabs[at].sync_done(txg, (defer, remembers), &self.format);
@@ -645,11 +647,12 @@ impl Group {
 
     /// Sets whether anything may be allocated here.
     pub(crate) fn set_allocatable(&self, is_allocatable: bool) {
-        self.state.lock().is_allocatable = is_allocatable;
+        let _state = self.state.lock();
+        self.is_allocatable.store(is_allocatable, Ordering::Relaxed);
     }
 
     pub(crate) fn is_allocatable(&self) -> bool {
-        self.state.lock().is_allocatable
+        self.is_allocatable.load(Ordering::Relaxed)
     }
 
     /// What is allocated in one metaslab; `None` behind the last one.
