@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use base::{Error, ErrorKind, Result};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -79,6 +80,13 @@ impl Device {
                 Err(errno) => return Err(std::io::Error::from(errno).into()),
             }
         }
+    }
+
+    /// Whether the kernel has ended it: it is unmounted, maybe before any thread has noticed.
+    pub(crate) fn is_gone(&self) -> bool {
+        let mut asked = [PollFd::new(&self.0, PollFlags::empty())];
+        let polled = rustix::event::poll(&mut asked, Some(&Timespec::default()));
+        polled.is_ok() && asked[0].revents().contains(PollFlags::ERR)
     }
 
     /// Sends an answer or a notice, which is one write.

@@ -336,7 +336,7 @@ impl Session {
 
     /// Whether it is unmounted.
     pub(crate) fn has_ended(&self) -> bool {
-        self.is_unmounted.load(Ordering::Acquire)
+        self.is_unmounted.load(Ordering::Acquire) || self.device.is_gone()
     }
 
     /// Waits until it is unmounted, all requests are answered, and all threads have ended.
