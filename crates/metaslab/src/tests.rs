@@ -906,6 +906,24 @@ fn a_vdev_that_is_leaving_gets_nothing() {
     assert!(model.live.iter().all(|dva| dva.vdev() == VdevId(1)));
 }
 
+/// The lock of a group is held while a metaslab is loaded, which in a suspended pool takes until it is resumed.
+#[test]
+fn sim_how_much_is_in_use_is_told_while_a_group_is_locked() {
+    rt::simulate(1, || {
+        let two = [0, 1].map(|n| geometry(n, 2, AllocClass::Normal));
+        let metaslabs = open(&Arc::default(), &two, true);
+        metaslabs.set_allocatable(VdevId(0), false).unwrap();
+        let ask = |_| {
+            let all = metaslabs.class_usage(AllocClass::Normal);
+            (all.space, metaslabs.nonallocating().space)
+        };
+        let told = metaslabs.with_occupied(VdevId(0), 0, ask).unwrap();
+        let (all, leaving) = told.expect("there is such a metaslab");
+        assert_eq!(all, 2 * leaving);
+        assert!(leaving > 0);
+    });
+}
+
 #[test]
 fn fifty_thousand_blocks_take_no_time() {
     let vdev = VdevGeometry::new(VdevId(0), 4 << 30, 12, 28, AllocClass::Normal);
