@@ -22,7 +22,9 @@ impl Provider for Failing {
         self.memory.shape()
     }
     fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
-        if let (Command::Read(_), Some(device)) = (&command, self.given_up.lock().take()) {
+        if matches!(command, Command::Read(_))
+            && let Some(device) = self.given_up.lock().take()
+        {
             let leaf = device.leaf();
             leaf.set_state(VdevState::Faulted, VdevAux::ErrExceeded);
             return Err(Error::new(ErrorKind::Io, "does not answer"));
