@@ -10,7 +10,7 @@
 //! for each of its 32 pages, and a TLB shootdown on other processors when it is freed. Freed buffers
 //! of such sizes are therefore kept for reuse (`recycle`), and new ones get all their pages in one call (`slots`).
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
@@ -150,9 +150,46 @@ impl BlockBuf {
     /// A copy of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
-        let mut buf = Self::scratch(bytes.len());
-        buf.copy_from_slice(bytes);
-        buf
+        Self::padded(bytes.len(), 0, bytes)
+    }
+
+    /// `bytes` from `at` on, in `len` bytes that are zeros otherwise. None is written twice.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    #[must_use]
+    pub fn padded(len: usize, at: usize, bytes: &[u8]) -> Self {
+        assert!(
+            at <= len && bytes.len() <= len - at,
+            "{} bytes at {at} of {len}",
+            bytes.len()
+        );
+        let end = at + bytes.len();
+        if slot_len(len).is_some() {
+            let mut buf = Self::scratch(len);
+            buf[..at].fill(0);
+            buf[at..end].copy_from_slice(bytes);
+            buf[end..].fill(0);
+            return buf;
+        }
+        note_heap(HEAP.taken(len));
+        let layout = layout(len, ALIGN_BYTES);
+        // SAFETY: the layout has a non-zero size.
+        let raw = NonNull::new(unsafe { alloc(layout) });
+        let ptr = raw.unwrap_or_else(|| handle_alloc_error(layout));
+        // SAFETY: these are the `len` bytes that were just allocated, in three parts; `bytes` are others.
+        unsafe {
+            let to = ptr.as_ptr();
+            to.write_bytes(0, at);
+            to.add(at)
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            to.add(end).write_bytes(0, len - end);
+        }
+        BlockBuf {
+            ptr,
+            len,
+            align: ALIGN_BYTES,
+        }
     }
 
     /// Turns the buffer into a shared, immutable one.
@@ -218,6 +255,15 @@ impl Buf {
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         BlockBuf::copy_of(bytes).share()
+    }
+
+    /// As [`BlockBuf::padded`].
+    ///
+    /// # Panics
+    /// If `bytes` do not fit.
+    #[must_use]
+    pub fn padded(len: usize, at: usize, bytes: &[u8]) -> Self {
+        BlockBuf::padded(len, at, bytes).share()
     }
 
     /// The bytes for writing; copies them first if the buffer has another holder.
@@ -305,6 +351,26 @@ mod tests {
             let buf = BlockBuf::zeroed(after);
             assert_eq!(buf.len(), after);
             assert!(buf.iter().all(|b| *b == 0), "{before}, then {after}");
+        }
+    }
+
+    #[test]
+    fn a_padded_buffer_has_zeros_around_its_bytes() {
+        for len in [0, 1, 512, 5120, 16_384, 65_537] {
+            // What the next ones may get.
+            drop(BlockBuf::copy_of(&vec![0xff; len]));
+            for (at, end) in [
+                (0, len),
+                (0, len / 2),
+                (len / 3, len / 2),
+                (len / 2, len),
+                (len, len),
+            ] {
+                let buf = BlockBuf::padded(len, at, &vec![7; end - at]);
+                let mut expected = vec![0; len];
+                expected[at..end].fill(7);
+                assert_eq!(buf[..], expected[..], "{at} to {end} of {len}");
+            }
         }
     }
 

@@ -46,8 +46,7 @@ impl Dnode {
             if len as u64 == blksz {
                 self.write_prepared(tx, blkid, copy(now))?;
             } else {
-                let range = start..start + len;
-                self.modify_block(tx, blkid, |block| block[range].copy_from_slice(now))?;
+                self.write_part(tx, blkid, start, now)?;
             }
             rest = later;
             at += len as u64;
@@ -98,19 +97,50 @@ impl Dnode {
         blkid: BlkId,
         f: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
+        self.change_bytes(tx, blkid, |bytes| match bytes {
+            Bytes::There(block) => (f(block), None),
+            Bytes::Hole(blksz) => {
+                let mut buf = Buf::zeroed(blksz);
+                (f(buf.make_mut()), Some(buf))
+            }
+        })
+    }
+
+    /// Writes part of a block, from its byte `start` on.
+    fn write_part(&self, tx: &Tx, blkid: BlkId, start: usize, data: &[u8]) -> Result<()> {
+        self.change_bytes(tx, blkid, |bytes| match bytes {
+            Bytes::There(block) => {
+                block[start..start + data.len()].copy_from_slice(data);
+                ((), None)
+            }
+            Bytes::Hole(blksz) => ((), Some(Buf::padded(blksz, start, data))),
+        })
+    }
+
+    /// Lets `f` change the bytes of a block; what it makes is put into a hole.
+    fn change_bytes<R>(
+        &self,
+        tx: &Tx,
+        blkid: BlkId,
+        f: impl FnOnce(Bytes<'_>) -> (R, Option<Buf>),
+    ) -> Result<R> {
         self.change_block(tx, blkid.0, |_, change, base| {
             if let Some((own, charge)) = change.layer.data_mut(blkid.0) {
                 *change.charge += charge;
                 // The base is this very buffer: a second owner would force a copy.
                 drop(base);
-                return Ok(f(own.make_mut()));
+                return Ok(f(Bytes::There(own.make_mut())).0);
             }
-            let blksz = change.layer.fields.blksz as usize;
-            let mut buf = base.unwrap_or_else(|| Buf::zeroed(blksz));
-            assert_eq!(buf.len(), blksz, "block {blkid} of object {}", self.id());
             check_reach(&change.layer.fields, blkid.0)?;
-            let result = f(buf.make_mut());
-            self.put(change, blkid.0, Block::Data(buf.into()))?;
+            let blksz = change.layer.fields.blksz as usize;
+            let (result, block) = match base {
+                Some(mut base) => (f(Bytes::There(base.make_mut())).0, Some(base)),
+                None => f(Bytes::Hole(blksz)),
+            };
+            if let Some(block) = block {
+                assert_eq!(block.len(), blksz, "block {blkid} of object {}", self.id());
+                self.put(change, blkid.0, Block::Data(block.into()))?;
+            }
             Ok(result)
         })?
     }
@@ -185,6 +215,13 @@ impl Dnode {
     }
 }
 
+/// The bytes of a block that is changed.
+enum Bytes<'a> {
+    There(&'a mut [u8]),
+    /// None, of a block of so many bytes.
+    Hole(usize),
+}
+
 /// Only objects whose block size is a power of two have more than one block, and none reaches 2^64 bytes.
 fn check_reach(fields: &crate::dirty::Fields, blkid: u64) -> Result<()> {
     if blkid >= u64::MAX / fields.blksz.max(1) {
@@ -224,9 +261,8 @@ impl Dnode {
             state.changes += 1;
             if let Some(old) = base {
                 *charge += layer.discard_blocks(0, 1);
-                let mut buf = Buf::zeroed(blksz as usize);
-                let kept = old.len().min(buf.len());
-                buf.make_mut()[..kept].copy_from_slice(&old[..kept]);
+                let kept = old.len().min(blksz as usize);
+                let buf = Buf::padded(blksz as usize, 0, &old[..kept]);
                 *charge += layer.put_block(0, Block::Data(buf.into()));
             }
             Ok(())

@@ -243,14 +243,15 @@ impl DslPool {
         ))
     }
 
-    /// The same within a transaction, which cannot wait: obstacles that go away once a txg is
-    /// synced are ignored. A writer that has just passed [`check_space`](DslPool::check_space)
-    /// exceeds a limit by at most what others have written since.
-    ///
-    /// # Errors
-    /// `Quota` or `NoSpace`.
-    pub fn check_space_now(&self, ds: &Arc<DslDataset>, bytes: u64, frees: bool) -> Result<()> {
-        self.try_space(ds, bytes, frees).map(|_| ())
+    /// Sets `bytes` aside for a transaction of `txg`, which is held, unless a limit is in the way: then
+    /// [`check_space`](DslPool::check_space) tells what it is, or waits for it to go away. Threads that ask at the
+    /// same moment exceed a limit by at most what they ask for.
+    pub fn reserve_space(&self, ds: &Arc<DslDataset>, txg: Txg, bytes: u64) -> bool {
+        let has_room = matches!(self.try_space(ds, bytes, false), Ok(Room::Enough));
+        if has_room {
+            self.will_use_space(ds, txg, bytes);
+        }
+        has_room
     }
 
     /// Checks once, without waiting.
@@ -324,7 +325,7 @@ impl DslPool {
     /// Records that transactions of `txg` may add `bytes` to a head; dropped when that txg is
     /// synced.
     #[doc(alias = "dsl_dir_willuse_space")]
-    pub fn will_use_space(&self, ds: &Arc<DslDataset>, txg: Txg, bytes: u64) {
+    fn will_use_space(&self, ds: &Arc<DslDataset>, txg: Txg, bytes: u64) {
         let mut bytes = bytes.cast_signed();
         let mut next = Some(ds.dir());
         while let Some(dd) = next.filter(|_| bytes > 0) {

@@ -134,17 +134,18 @@ impl Volume {
 
     /// Notes that the kernel is told of a file that was looked up as `attr`; returns its attributes as of now.
     pub(crate) fn know(&self, attr: &Attr) -> Result<Attr> {
-        let held = self.files().hold(attr.id)?;
-        if held.generation != attr.generation {
-            // It was removed meanwhile, and its number is another file's.
-            self.files().rele(attr.id, 1)?;
-            return Err(Error::not_found(format!("file {}", attr.id)));
-        }
         *self.known.lock().entry(attr.id).or_insert(0) += 1;
         // After it is known: what changes from here on the kernel is told of.
-        self.files().getattr(attr.id).inspect_err(|_| {
+        let held = self.files().hold(attr.id);
+        let held = held.inspect_err(|_| {
+            self.count_forgotten(attr.id, 1);
+        })?;
+        if held.generation != attr.generation {
+            // It was removed meanwhile, and its number is another file's.
             self.forget(attr.id, 1);
-        })
+            return Err(Error::not_found(format!("file {}", attr.id)));
+        }
+        Ok(held)
     }
 
     /// Whether the kernel knows a file.
@@ -154,20 +155,26 @@ impl Volume {
 
     /// Notes that the kernel has forgotten a file `count` times; whether it knows any other one.
     fn forget(&self, id: ObjectId, count: u64) -> bool {
+        let (count, is_known) = self.count_forgotten(id, count);
+        if count > 0 {
+            // A file that cannot be removed now is removed when the data set is next opened.
+            let _ = self.files().rele(id, count);
+        }
+        is_known
+    }
+
+    /// The same, but for the references that it had; returns how many of them there were as well.
+    fn count_forgotten(&self, id: ObjectId, count: u64) -> (u64, bool) {
         let mut known = self.known.lock();
         let Some(times) = known.get_mut(&id) else {
-            return !known.is_empty();
+            return (0, !known.is_empty());
         };
         let count = count.min(*times);
         *times -= count;
         if *times == 0 {
             known.remove(&id);
         }
-        let is_known = !known.is_empty();
-        drop(known);
-        // A file that cannot be removed now is removed when the data set is next opened.
-        let _ = self.files().rele(id, count);
-        is_known
+        (count, !known.is_empty())
     }
 
     /// The kernel has forgotten everything.

@@ -21,6 +21,7 @@ use base::{BlkId, Error, ErrorKind, ObjectId, Result};
 use phys::blkptr::BlkPtrPhys;
 
 use crate::attrs::Attr;
+use crate::dir::CREATE_BYTES;
 use crate::file::{ATTRS_DIRTY_BYTES, SIZE_MAX, WRITE_CHUNK_BYTES};
 use crate::fs::Node;
 use crate::{Filesystem, log};
@@ -100,7 +101,8 @@ impl Filesystem {
         (source, from): (&Node, FileOffset<'_>),
         len: u64,
     ) -> Result<Cloned> {
-        let tx = self.begin(ATTRS_DIRTY_BYTES + CLONE_CHUNK_BLOCKS * DIRTY_POINTER_BYTES)?;
+        let dirty_bytes = ATTRS_DIRTY_BYTES + CLONE_CHUNK_BLOCKS * DIRTY_POINTER_BYTES;
+        let tx = self.begin_adding(dirty_bytes, CREATE_BYTES)?;
         let number = |fs: &Filesystem, node: &Node| (fs.objset.id(), node.dnode.id());
         let target_first = number(self, target) < number(from.fs, source);
         let first = target_first.then(|| target.locks.content.write());
@@ -125,7 +127,6 @@ impl Filesystem {
             return Err(unsupported("a block cannot be shared"));
         }
         self.check_owner_bytes(&tx, &ours)?;
-        self.space.check_create()?;
         if ours.blksz != blksz {
             target.dnode.set_blksz(&tx, blksz)?;
         }

@@ -25,6 +25,9 @@ use crate::{Filesystem, LONG_NAME_MAX_BYTES, NAME_MAX_BYTES, SYMLINK_MAX_BYTES, 
 /// Bytes that one change of names may make dirty: a few leaves of a ZAP and dnodes.
 pub(crate) const NAMES_DIRTY_BYTES: u64 = 128 << 10;
 
+/// Bytes that a new file is assumed to need.
+pub(crate) const CREATE_BYTES: u64 = 4096;
+
 /// Flags of a file that keep its names, and of a directory that keep those in it.
 pub(crate) const FIXED: u64 = pflags::IMMUTABLE | pflags::APPENDONLY;
 
@@ -337,8 +340,7 @@ impl Filesystem {
     /// Makes a file and its name.
     pub(crate) fn make(&self, parent: ObjectId, name: &[u8], new: &NewNode<'_>) -> Result<Attr> {
         self.check_new_name(name)?;
-        self.space.wait_for_room(crate::mount::CREATE_BYTES)?;
-        let tx = self.begin(NAMES_DIRTY_BYTES)?;
+        let tx = self.begin_adding(NAMES_DIRTY_BYTES, CREATE_BYTES)?;
         let attr = {
             let _namespace = self.namespace.read();
             let directory = self.directory(parent)?;
@@ -363,8 +365,10 @@ impl Filesystem {
     ) -> Result<Attr> {
         let (node, attr) = self.make_unlogged(tx, directory, parent_attr, name, new)?;
         self.log_made(tx, directory, &node, &attr, (name, new.target));
-        self.inherit_posix_acl(tx, directory, &node)?;
-        self.attr_of(&node)
+        if self.inherit_posix_acl(tx, directory, &node)? {
+            return self.attr_of(&node);
+        }
+        Ok(attr)
     }
 
     /// The same without a record in the log.
@@ -379,7 +383,6 @@ impl Filesystem {
         self.require_absent(directory, name)?;
         if !self.log.is_replaying(tx) {
             self.check_new_owner(tx, &new.owner(parent_attr))?;
-            self.space.check_create()?;
         }
         let node = self.make_node(tx, parent_attr, new)?;
         let mode = new.file_type.mode();

@@ -153,15 +153,14 @@ impl Filesystem {
         let mut done = 0;
         while done < data.len() {
             let bytes = WRITE_CHUNK_BYTES.min((data.len() - done) as u64);
-            self.space.wait_for_room(bytes)?;
-            let tx = self.begin(bytes)?;
+            let tx = self.begin_adding(bytes, bytes)?;
             {
                 let _content = node.locks.content.write();
                 let attr = self.attr_of(&node)?;
                 let at = *start.get_or_insert(attr.size);
                 let from = at.saturating_add(done as u64);
                 let chunk = self.write_chunk_len(&attr, from, data.len() - done)?;
-                self.check_write(&tx, &attr, from, chunk as u64)?;
+                self.check_write(&tx, &attr, from)?;
                 let part = &data[done..done + chunk];
                 self.write_chunk(&tx, &node, &attr, from, part)?;
                 let urgent = is_sync.then_some(part);
@@ -195,13 +194,12 @@ impl Filesystem {
         })
     }
 
-    fn check_write(&self, tx: &Tx, attr: &Attr, from: u64, len: u64) -> Result<()> {
+    fn check_write(&self, tx: &Tx, attr: &Attr, from: u64) -> Result<()> {
         if self.log.is_replaying(tx) {
             return Ok(());
         }
         self.check_change(attr, from)?;
-        self.check_owner_bytes(tx, attr)?;
-        self.space.check_write(len)
+        self.check_owner_bytes(tx, attr)
     }
 
     /// Whether the flags of a file let its content from `from` on be changed.

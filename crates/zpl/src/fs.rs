@@ -93,27 +93,16 @@ pub struct Space {
 
 /// Limits on what may be written: those of the dataset, and its quotas. Those of owners are in the file system.
 pub trait SpaceCheck: Send + Sync {
-    /// Called before a transaction that is about to add `bytes`: waits while only writes in flight leave
-    /// no room for them. The caller holds neither a transaction nor a lock.
+    /// Sets room for `bytes` aside for a transaction of `txg`, which is held. If there is none,
+    /// [`wait_for_room`](SpaceCheck::wait_for_room) tells why.
+    fn reserve(&self, txg: Txg, bytes: u64) -> bool;
+
+    /// Waits while only writes in flight leave no room for `bytes`. The caller holds neither a transaction nor a
+    /// lock.
     ///
     /// # Errors
     /// `NoSpace` or `Quota`; `Suspended`.
-    fn wait_for_room(&self, bytes: u64) -> Result<()> {
-        let _ = bytes;
-        Ok(())
-    }
-
-    /// Whether `bytes` more may be written.
-    ///
-    /// # Errors
-    /// `NoSpace` or `Quota`.
-    fn check_write(&self, bytes: u64) -> Result<()>;
-
-    /// Whether there may be one more file.
-    ///
-    /// # Errors
-    /// `NoSpace` or `Quota`.
-    fn check_create(&self) -> Result<()>;
+    fn wait_for_room(&self, bytes: u64) -> Result<()>;
 
     /// Whether files may share blocks.
     fn can_clone(&self) -> bool {
@@ -156,11 +145,11 @@ pub trait SpaceCheck: Send + Sync {
 pub struct NoLimits;
 
 impl SpaceCheck for NoLimits {
-    fn check_write(&self, _bytes: u64) -> Result<()> {
-        Ok(())
+    fn reserve(&self, _txg: Txg, _bytes: u64) -> bool {
+        true
     }
 
-    fn check_create(&self) -> Result<()> {
+    fn wait_for_room(&self, _bytes: u64) -> Result<()> {
         Ok(())
     }
 
@@ -466,6 +455,19 @@ impl Filesystem {
         groups.hold_open(dirty_bytes)
     }
 
+    /// Begins a transaction that adds up to `bytes` of content, with room for them; before any lock of the file
+    /// system is taken. What is replayed from a log had room when it was logged.
+    pub(crate) fn begin_adding(&self, dirty_bytes: u64, bytes: u64) -> Result<Tx> {
+        loop {
+            let tx = self.begin(dirty_bytes)?;
+            if self.space.reserve(tx.txg(), bytes) || self.log.is_replaying(&tx) {
+                return Ok(tx);
+            }
+            drop(tx);
+            self.space.wait_for_room(bytes)?;
+        }
+    }
+
     /// Refuses a change of a file or directory that one of these flags of it forbids; a log has only changes that
     /// were allowed.
     pub(crate) fn check_flags(&self, tx: &Tx, attr: &Attr, forbidden: u64) -> Result<()> {
@@ -539,6 +541,7 @@ impl Filesystem {
     /// `NotFound`; I/O.
     pub fn hold(&self, id: ObjectId) -> Result<Attr> {
         let node = self.node(id)?;
+        let attr = self.attr_of(&node)?;
         let mut holds = self.holds.lock();
         if node.dnode.is_freed() {
             return Err(Error::not_found(format!("file {id}")));
@@ -548,8 +551,7 @@ impl Filesystem {
             _dnode: node.dnode.clone(),
         });
         held.count += 1;
-        drop(holds);
-        self.attr_of(&node)
+        Ok(attr)
     }
 
     /// Gives back `count` references; a file without names and references is removed.

@@ -11,7 +11,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
-use base::{Context, Error, ErrorKind, Result};
+use base::{Context, Error, ErrorKind, Result, Txg};
 use dmu::{Objset, Tx};
 use dsl::{DslDataset, DslPool, HistoryEvent, LongHold, ObjsetInit, PropReader};
 use phys::feature;
@@ -23,6 +23,7 @@ use phys::znode::ZPL_VERSION;
 use phys::{LrPhys, ObjsetType};
 use zil::{ReplaySink, SyncMode, Zilog};
 
+use crate::dir::CREATE_BYTES;
 use crate::{
     AtimePolicy, FileOwners, Filesystem, IntentLog, NewFilesystem, NoLog, OpenOptions, Settings,
     Space, SpaceCheck, old_znode, version_of,
@@ -33,9 +34,6 @@ const XATTR_DIR: u64 = 1;
 
 /// `ZFS_ACLTYPE_POSIX`, as the property is stored.
 const ACLTYPE_POSIX: u64 = 1;
-
-/// Bytes that a new file is assumed to need.
-pub(crate) const CREATE_BYTES: u64 = 4096;
 
 /// What [`dsl::NewDataset`] and pool creation need to make a file system.
 #[must_use]
@@ -295,19 +293,9 @@ impl SpaceCheck for DatasetSpace {
         pool.check_space(&self.ds, self.asize_max(&pool, bytes), false)
     }
 
-    fn check_write(&self, bytes: u64) -> Result<()> {
-        let Some(pool) = self.pool.upgrade() else {
-            return Ok(());
-        };
-        let bytes = self.asize_max(&pool, bytes);
-        pool.check_space_now(&self.ds, bytes, false)?;
-        // The caller holds the open txg.
-        pool.will_use_space(&self.ds, pool.groups().open_txg(), bytes);
-        Ok(())
-    }
-
-    fn check_create(&self) -> Result<()> {
-        self.check_write(CREATE_BYTES)
+    fn reserve(&self, txg: Txg, bytes: u64) -> bool {
+        let pool = self.pool.upgrade();
+        pool.is_none_or(|pool| pool.reserve_space(&self.ds, txg, self.asize_max(&pool, bytes)))
     }
 
     fn can_clone(&self) -> bool {

@@ -104,22 +104,29 @@ impl Filesystem {
             self.free_space(id, size, 0)?;
         }
         let rest = SetAttr { size: None, ..*set };
-        if rest != SetAttr::default() {
-            let tx = self.begin(ATTRS_DIRTY_BYTES)?;
-            let _namespace = self.namespace.read();
-            let node = self.node(id)?;
-            match rest.mode.filter(|_| self.settings().posix_acl) {
-                Some(mode) => {
-                    let _xattrs = node.locks.names.lock();
-                    node.require_alive()?;
-                    self.set_attrs(&tx, &node, &rest)?;
-                    self.chmod_posix_acl(&tx, &node, mode)?;
-                }
-                None => self.set_attrs(&tx, &node, &rest)?,
-            }
-        }
+        let node = match rest == SetAttr::default() {
+            true => self.node(id)?,
+            false => self.set_attrs_alone(id, &rest)?,
+        };
         self.finish(id)?;
-        self.getattr(id)
+        self.attr_of(&node)
+    }
+
+    /// Changes attributes, but not the size, in a transaction of its own.
+    fn set_attrs_alone(&self, id: ObjectId, set: &SetAttr) -> Result<Node> {
+        let tx = self.begin(ATTRS_DIRTY_BYTES)?;
+        let _namespace = self.namespace.read();
+        let node = self.node(id)?;
+        match set.mode.filter(|_| self.settings().posix_acl) {
+            Some(mode) => {
+                let _xattrs = node.locks.names.lock();
+                node.require_alive()?;
+                self.set_attrs(&tx, &node, set)?;
+                self.chmod_posix_acl(&tx, &node, mode)?;
+            }
+            None => self.set_attrs(&tx, &node, set)?,
+        }
+        Ok(node)
     }
 
     /// The same within a transaction; with a new mode, the file gets the trivial ACL of that mode.

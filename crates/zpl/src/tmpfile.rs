@@ -14,7 +14,7 @@ use zap::Key;
 
 use crate::Filesystem;
 use crate::attrs::{Attr, Change, FileType};
-use crate::dir::NAMES_DIRTY_BYTES;
+use crate::dir::{CREATE_BYTES, NAMES_DIRTY_BYTES};
 use crate::fs::{Held, Node};
 use crate::make::{Create, NewNode};
 
@@ -26,15 +26,13 @@ impl Filesystem {
     /// As [`create_file`](Filesystem::create_file).
     #[doc(alias = "zfs_tmpfile")]
     pub fn create_tmpfile(&self, parent: ObjectId, create: &Create) -> Result<Attr> {
-        self.space.wait_for_room(crate::mount::CREATE_BYTES)?;
-        let tx = self.begin(NAMES_DIRTY_BYTES)?;
+        let tx = self.begin_adding(NAMES_DIRTY_BYTES, CREATE_BYTES)?;
         let _namespace = self.namespace.read();
         let directory = self.directory(parent)?;
         let _names = directory.locks.names.lock();
         let parent_attr = self.live_directory(&directory)?;
         let new = NewNode::new(FileType::Regular, *create);
         self.check_new_owner(&tx, &new.owner(&parent_attr))?;
-        self.space.check_create()?;
         let node = self.make_node(&tx, &parent_attr, &new)?;
         let held = Held::one(&node);
         self.holds.lock().insert(node.id(), held);

@@ -24,7 +24,7 @@ use phys::sa::ZplAttr;
 use phys::znode::dirent_object;
 
 use crate::attrs::{Attr, Change, FileType, Time};
-use crate::dir::{FIXED, NAMES_DIRTY_BYTES, show};
+use crate::dir::{CREATE_BYTES, FIXED, NAMES_DIRTY_BYTES, show};
 use crate::fs::Node;
 use crate::make::{Claim, Create, NewNode};
 use crate::posix_acl::{self, PosixAcl};
@@ -173,7 +173,13 @@ impl Filesystem {
         value: Option<&[u8]>,
         expect: SetXattr,
     ) -> Result<()> {
-        let tx = self.begin(2 * NAMES_DIRTY_BYTES + 2 * value.map_or(0, <[u8]>::len) as u64)?;
+        let tx = match value {
+            Some(value) => {
+                let bytes = value.len() as u64;
+                self.begin_adding(2 * (NAMES_DIRTY_BYTES + bytes), CREATE_BYTES + bytes)?
+            }
+            None => self.begin(2 * NAMES_DIRTY_BYTES)?,
+        };
         {
             let _namespace = self.namespace.read();
             let node = self.node(id)?;
@@ -274,17 +280,17 @@ impl Filesystem {
         self.store_access_acl(tx, node, &PosixAcl::parse(&value)?.with_mode(mode))
     }
 
-    /// Gives a new file the ACL that follows from its directory's default ACL.
-    pub(crate) fn inherit_posix_acl(&self, tx: &Tx, directory: &Node, node: &Node) -> Result<()> {
+    /// Gives a new file the ACL that follows from its directory's default ACL; whether there is one.
+    pub(crate) fn inherit_posix_acl(&self, tx: &Tx, directory: &Node, node: &Node) -> Result<bool> {
         if !self.settings().posix_acl || self.log.is_replaying(tx) {
-            return Ok(());
+            return Ok(false);
         }
         let attr = self.attr_of(node)?;
         if attr.file_type() == Some(FileType::Symlink) {
-            return Ok(());
+            return Ok(false);
         }
         let Some(value) = self.getxattr_of(directory, posix_acl::DEFAULT)? else {
-            return Ok(());
+            return Ok(false);
         };
         if attr.is_directory() {
             let name = posix_acl::DEFAULT;
@@ -293,14 +299,12 @@ impl Filesystem {
         let acl = PosixAcl::parse(&value)?.for_new(attr.mode);
         self.store_access_acl(tx, node, &acl)?;
         let mode = Some(attr.mode & !0o777 | acl.mode());
-        self.set_attrs(
-            tx,
-            node,
-            &SetAttr {
-                mode,
-                ..SetAttr::default()
-            },
-        )
+        let set = SetAttr {
+            mode,
+            ..SetAttr::default()
+        };
+        self.set_attrs(tx, node, &set)?;
+        Ok(true)
     }
 
     fn store_xattr(

@@ -162,15 +162,17 @@ fn without_setid(mode: u32) -> u32 {
     mode & !SETUID & !setgid
 }
 
-/// What a file loses when its content or its owner changes: setuid, setgid, capabilities.
+/// What a file with these attributes loses when its content or its owner changes: setuid, setgid, capabilities.
+/// Returns whether it had any of them.
 pub(super) fn drop_privileges(
     session: &Session,
     file: &File,
+    attr: &Attr,
     with_setid: bool,
-) -> Result<(), Errno> {
-    let attr = file.files().getattr(file.id)?;
+) -> Result<bool, Errno> {
     let mode = without_setid(attr.mode);
-    if with_setid && mode != attr.mode {
+    let has_setid = with_setid && mode != attr.mode;
+    if has_setid {
         let set = SetAttr {
             mode: Some(mode),
             ..SetAttr::default()
@@ -181,10 +183,12 @@ pub(super) fn drop_privileges(
             .attributes_changed(file.volume.node_id(file.id));
     }
     let capability = b"security.capability";
-    if attr.may_have_xattrs() && file.files().getxattr(file.id, capability)?.is_some() {
+    let has_capability =
+        attr.may_have_xattrs() && file.files().getxattr(file.id, capability)?.is_some();
+    if has_capability {
         file.files().removexattr(file.id, capability)?;
     }
-    Ok(())
+    Ok(has_setid || has_capability)
 }
 
 pub(super) fn setattr(session: &Session, mut request: Request<'_>) -> Outcome {
@@ -224,8 +228,8 @@ pub(super) fn setattr(session: &Session, mut request: Request<'_>) -> Outcome {
         set.mode = Some(without_setid(mode)).filter(|new| set.mode.is_some() || *new != attr.mode);
     }
     let mut attr = file.files().setattr(file.id, &set)?;
-    if kills || set.size.is_some() {
-        drop_privileges(session, &file, kills)?;
+    let changes = kills || set.size.is_some();
+    if changes && drop_privileges(session, &file, &attr, kills)? {
         attr = file.files().getattr(file.id)?;
     }
     Ok(attr_out(attr_of_file(&file.volume, &attr)))

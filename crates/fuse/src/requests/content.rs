@@ -116,7 +116,8 @@ pub(super) fn write(session: &Session, mut request: Request<'_>) -> Outcome {
     }
     if !is_page {
         let kills = asked.write_flags & abi::WRITE_KILL_SUIDGID != 0;
-        drop_privileges(session, &file, kills)?;
+        let attr = file.files().getattr(file.id)?;
+        drop_privileges(session, &file, &attr, kills)?;
     }
     Ok(Answer::of(&WriteOut {
         size: asked.size,
@@ -173,7 +174,8 @@ pub(super) fn fallocate(session: &Session, mut request: Request<'_>) -> Outcome 
         };
         files.setattr(file.id, &set)?;
     }
-    drop_privileges(session, &file, request.header.uid != 0)?;
+    let attr = files.getattr(file.id)?;
+    drop_privileges(session, &file, &attr, request.header.uid != 0)?;
     Ok(Answer::Empty)
 }
 
@@ -202,7 +204,8 @@ pub(super) fn copy_file_range(session: &Session, mut request: Request<'_>) -> Ou
         done = copy(&from, &to, &asked, len.min(COPY_BYTES_MAX))?;
     }
     if done > 0 {
-        drop_privileges(session, &to, request.header.uid != 0)?;
+        let attr = to.files().getattr(to.id)?;
+        drop_privileges(session, &to, &attr, request.header.uid != 0)?;
     }
     Ok(Answer::of(&WriteOut {
         size: u32::try_from(done).expect("at most a gigabyte at a time"),
