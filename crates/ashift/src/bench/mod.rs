@@ -49,7 +49,7 @@ usage: ashift bench peer --peer PROGRAM [--layout LAYOUT] [--devices N] [--compr
        ashift bench crypt [--size SIZE] [--runs N] [--data FILE] [--dir DIR] [-j]
        ashift bench verify --dir DIR [--zdb PROGRAM] [--runs N] [-j] POOL
        ashift bench cp [--files N] [--fs btrfs|ext4|xfs] [--runs N] [--dir DIR] [-j]
-       ashift bench mount [--files N] [--size SIZE] [--runs N] [--dir DIR] [-j]
+       ashift bench mount [--files N] [--size SIZE] [--runs N] [--load NAME] [--dir DIR] [-j]
        ashift bench parity [--raidz-test PROGRAM] [-j]
        ashift bench parity each
        ashift bench compress [--data DIR|FILE] [--record SIZE] [--runs N] [-j] [ALGORITHM...]
@@ -67,7 +67,8 @@ usage: ashift bench peer --peer PROGRAM [--layout LAYOUT] [--devices N] [--compr
     cp      copy a tree of N small files into a new pool, beside cp -a and sync into a new file
             system on a loop device, both on images in DIR (the temporary folder); needs root
     mount   work on a mounted data set: streams of SIZE, 4K blocks with fio, a tree of N files; beside btrfs
-            and ext4 on loop devices and FUSE with nothing behind it, all on images in DIR; needs root
+            and ext4 on loop devices and FUSE with nothing behind it, all on images in DIR; needs root; NAME is
+            part of the name of a line of its table: only these are done then
     parity  compute and solve the parity of RAID-Z beside raidz_test -B (minutes); each: with each of
             our implementations that this processor can run, without a peer
     compress  compress and decompress a sample of DIR (/usr/lib) and noise with each algorithm, on one core, in
