@@ -20,7 +20,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Error, MetaslabId, ObjectId, Result, SPA_DVAS_PER_BP, SPA_MINBLOCKSHIFT, Txg, VdevId};
 use phys::space_map::MapType;
@@ -126,6 +126,8 @@ pub(crate) struct Group {
     /// Its size; 0 where there is none.
     log_bytes: u64,
     counts: Counts,
+    /// mg_fragmentation: in percent, as of the last txg that was synced; more than that when it is not known.
+    fragmentation: AtomicU64,
     /// False while the vdev is being removed, evacuated or is offline. It changes with the lock.
     is_allocatable: AtomicBool,
     state: rt::Mutex<State>,
@@ -192,7 +194,7 @@ impl Group {
             log_metaslab.map_or(0, |at| metaslabs[at].allocated),
             is_new,
         );
-        Ok(Group {
+        let group = Group {
             geometry,
             format,
             deflate_ratio,
@@ -200,6 +202,7 @@ impl Group {
             log_metaslab,
             log_bytes: log_metaslab.map_or(0, |at| metaslabs[at].extent.size),
             counts,
+            fragmentation: u64::MAX.into(),
             is_allocatable: true.into(),
             state: rt::Mutex::new(State {
                 metaslabs,
@@ -208,7 +211,9 @@ impl Group {
                 dirty: Default::default(),
                 sync_pass: 1,
             }),
-        })
+        };
+        group.note_fragmentation(&group.state.lock());
+        Ok(group)
     }
 
     /// Which metaslab `[offset, offset + asize)` is in.
@@ -524,6 +529,11 @@ impl Group {
         Ok(())
     }
 
+    /// All entries of log space maps are replayed.
+    pub(crate) fn end_replay(&self) {
+        self.note_fragmentation(&self.state.lock());
+    }
+
     /// Has `txg` write the replayed entries of log space maps to the space maps.
     pub(crate) fn flush_log_entries(&self, txg: Txg) {
         let mut state = self.state.lock();
@@ -592,6 +602,8 @@ impl Group {
         let deferred = of_log.map_or(0, Metaslab::deferred);
         let (_, counted) = self.counts.of_log();
         assert_eq!(counted, deferred, "deferred space for log blocks");
+        let fragmentation = self.fragmentation_of(&state);
+        assert_eq!(self.stats().fragmentation, fragmentation, "fragmentation");
         let is_ordered = |at: usize| {
             let key = (Reverse(state.metaslabs[at].weight), at);
             let is_apart = state.active.contains(&Some(at)) || self.log_metaslab == Some(at);
@@ -611,6 +623,7 @@ impl Group {
         state.sync_pass = 1;
         let dirty = std::mem::take(&mut state.dirty[(txg.0 % TXG_SIZE as u64) as usize]);
         let defer = defer && self.is_allocatable();
+        let has_changed = !dirty.is_empty();
         for at in dirty {
             let before = (Reverse(state.metaslabs[at].weight), at);
             let delta = state.metaslabs[at].sync_done(txg, (defer, remembers), &self.format);
@@ -619,6 +632,9 @@ impl Group {
             if state.metaslabs[at].has_fresh_frees() {
                 state.dirty[(txg.next().0 % TXG_SIZE as u64) as usize].insert(at);
             }
+        }
+        if has_changed {
+            self.note_fragmentation(state);
         }
         for at in 0..state.metaslabs.len() {
             let metaslab = &state.metaslabs[at];
@@ -703,8 +719,9 @@ impl Group {
         } else {
             self.size_bytes
         };
+        let fragmentation = self.fragmentation.load(Ordering::Relaxed);
         SpaceStats {
-            fragmentation: self.fragmentation(&self.state.lock()),
+            fragmentation: Some(fragmentation).filter(|percent| *percent <= 100),
             ..self.space(alloc, deferred, space)
         }
     }
@@ -746,8 +763,13 @@ impl Group {
         (bytes >> SPA_MINBLOCKSHIFT) * self.deflate_ratio
     }
 
+    fn note_fragmentation(&self, state: &State) {
+        let percent = self.fragmentation_of(state).unwrap_or(u64::MAX);
+        self.fragmentation.store(percent, Ordering::Relaxed);
+    }
+
     #[doc(alias = "metaslab_group_fragmentation")]
-    fn fragmentation(&self, state: &State) -> Option<u64> {
+    fn fragmentation_of(&self, state: &State) -> Option<u64> {
         let (mut known, mut free, mut weighted) = (0, 0u128, 0u128);
         let all = state.metaslabs.iter().enumerate();
         for (_, metaslab) in all.filter(|(at, _)| Some(*at) != self.log_metaslab) {

@@ -340,6 +340,13 @@ impl Metaslabs {
         self.group(vdev)?.log_entry(kind, offset, size)
     }
 
+    /// To be called after the last entry is replayed.
+    pub fn end_replay(&self) {
+        for group in self.groups() {
+            group.end_replay();
+        }
+    }
+
     /// Has `txg` write all replayed entries of log space maps to the space maps, after which the log
     /// space maps can be deleted.
     #[doc(alias = "spa_flush_metaslabs")]

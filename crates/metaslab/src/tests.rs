@@ -872,6 +872,7 @@ fn log_space_maps_are_replayed_and_flushed() {
     for dva in model.live.clone() {
         model.span(&dva).fill(Sector::Allocated);
     }
+    model.metaslabs.end_replay();
     model.metaslabs.flush_log_entries(Txg(model.syncing));
     model.sync();
     assert!(model.allocate(false, AllocClass::Normal, 4096, 1));
@@ -915,6 +916,8 @@ fn sim_how_much_is_in_use_is_told_while_a_group_is_locked() {
         metaslabs.set_allocatable(VdevId(0), false).unwrap();
         let ask = |_| {
             let all = metaslabs.class_usage(AllocClass::Normal);
+            let one = metaslabs.vdev_stats(VdevId(0)).unwrap();
+            assert_eq!((one.space, one.fragmentation), (all.space / 2, Some(0)));
             (all.space, metaslabs.nonallocating().space)
         };
         let told = metaslabs.with_occupied(VdevId(0), 0, ask).unwrap();

@@ -87,6 +87,7 @@ impl LogSpaceMaps {
                 .and_then(|(found, phys)| replay((found, phys.length.get())))
                 .within(|| format!("log space map {object} of txg {txg}"))?;
         }
+        space.end_replay();
         Ok(())
     }
 
