@@ -4,8 +4,9 @@
 //! All sides encrypt the same records with AES-256-GCM on all cores. `bench seal` does nothing else: it copies and
 //! encrypts each record, and decrypts and compares it. Such records are within the processor's caches; what a disk
 //! costs beside that, `bench seal` with a file shows: it writes there what it has encrypted, and decrypts what it
-//! reads. `bench stream --encryption` writes an encrypted data set and reads it; without encryption it shows what the
-//! rest costs.
+//! reads; with `--cipher none` it does the same but for the cipher. The last is the most that anything can have that
+//! stores, whatever encryption costs. `bench stream --encryption` writes an encrypted data set and reads it; without
+//! encryption it shows what the rest costs.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -29,11 +30,12 @@ const GOAL: f64 = 0.8;
 /// The suite that `encryption=on` stands for.
 const SUITE: &str = "aes-256-gcm";
 
-/// The results of all turns: of the encrypted data set, one in the clear, AES-GCM with a file and alone.
+/// The results of all turns: of the encrypted data set, one in the clear, a file, AES-GCM with a file and alone.
 #[derive(Default)]
 struct Turns {
     encrypted: Vec<Speeds>,
     clear: Vec<Speeds>,
+    file: Vec<Speeds>,
     with_file: Vec<Speeds>,
     alone: Vec<Speeds>,
 }
@@ -67,8 +69,11 @@ fn measure(own: &Path, files: &Files, (size, data): (u64, &str), runs: u64) -> R
         let alone = args(&["bench", "seal", &mib, data]);
         turns.alone.push(speeds(own, &alone)?);
         files.make("single", size)?;
-        let with_file = [alone, names.clone()];
-        turns.with_file.push(speeds(own, &with_file.concat())?);
+        let with_file = [alone, names.clone()].concat();
+        turns.with_file.push(speeds(own, &with_file)?);
+        files.make("single", size)?;
+        let file = [with_file, args(&["--cipher", "none"])].concat();
+        turns.file.push(speeds(own, &file)?);
         let encrypted = [args(&stream), names.clone(), args(&["--encryption", SUITE])];
         files.make("single", size)?;
         turns.encrypted.push(speeds(own, &encrypted.concat())?);
@@ -86,14 +91,15 @@ fn print(turns: &Turns, is_json: bool, size: u64, runs: u64) {
     let of = |all: &[Speeds], speed: Speed| median(&all.iter().map(speed).collect::<Vec<_>>());
     let kinds: [(&str, Speed); 2] = [("write", |s| s.write), ("read", |s| s.read)];
     let rows = kinds.map(|(what, speed)| {
-        let peers = [&turns.clear, &turns.with_file, &turns.alone].map(|all| of(all, speed));
+        let peers = [&turns.clear, &turns.file, &turns.with_file, &turns.alone];
+        let peers = peers.map(|all| of(all, speed));
         (what, of(&turns.encrypted, speed), peers)
     });
     if is_json {
-        let rows = rows.map(|(what, ours, [clear, with_file, alone])| {
-            json!({ "what": what, "encrypted_MBps": ours, "clear_MBps": clear, "with_file_MBps": with_file,
-                    "alone_MBps": alone, "ours_to_with_file": ours / with_file, "ours_to_alone": ours / alone,
-                    "goal": GOAL })
+        let rows = rows.map(|(what, ours, [clear, file, with_file, alone])| {
+            json!({ "what": what, "encrypted_MBps": ours, "clear_MBps": clear, "file_MBps": file,
+                    "with_file_MBps": with_file, "alone_MBps": alone, "ours_to_with_file": ours / with_file,
+                    "ours_to_alone": ours / alone, "file_to_alone": file / alone, "goal": GOAL })
         });
         println!(
             "{}",
@@ -101,17 +107,30 @@ fn print(turns: &Turns, is_json: bool, size: u64, runs: u64) {
         );
         return;
     }
-    println!("                                      AES-GCM           encrypted/AES-GCM (goal)");
-    println!("MB/s, medians    encrypted     clear  and file     alone  and file      alone");
-    for (what, ours, [clear, with_file, alone]) in rows {
-        print!("{what:<16} {ours:>9.0} {clear:>9.0} {with_file:>9.0} {alone:>9.0}");
+    println!(
+        "                                      a file   AES-GCM             beside AES-GCM (goal)"
+    );
+    println!(
+        "MB/s, medians    encrypted     clear     alone  and file     alone  and file      alone  file, no cipher"
+    );
+    for (what, ours, [clear, file, with_file, alone]) in rows {
+        print!("{what:<16} {ours:>9.0} {clear:>9.0} {file:>9.0} {with_file:>9.0} {alone:>9.0}");
         let (beside_file, beside_alone) = (ours / with_file, ours / alone);
-        println!("{beside_file:>10.2} ({GOAL}) {beside_alone:>5.2} ({GOAL})");
+        print!("{beside_file:>10.2} ({GOAL}) {beside_alone:>5.2} ({GOAL})");
+        println!("{:>17.2}", file / alone);
     }
 }
 
-/// `ashift bench seal MIB DATA [FILE]`: AES-GCM alone, in memory, or with a file.
+/// `ashift bench seal [--cipher none] MIB DATA [FILE]`: AES-GCM alone, in memory, or with a file; or the file alone.
 pub(super) fn seal(words: &mut Words) -> Outcome {
+    let key = match words.take("cipher").as_deref() {
+        None => {
+            let key = UnboundKey::new(&AES_256_GCM, &[7; 32]).map_err(failed)?;
+            Some(LessSafeKey::new(key))
+        }
+        Some("none") => None,
+        Some(other) => return Err(Error::invalid(format!("cipher '{other}'")).into()),
+    };
     words.check_all_taken()?;
     let (mib, data, path) = match &words.operands[..] {
         [mib, data] => (mib, data, None),
@@ -120,7 +139,7 @@ pub(super) fn seal(words: &mut Words) -> Outcome {
     };
     let total = number(mib)? << 20;
     let sealing = Sealing {
-        key: LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[7; 32]).map_err(failed)?),
+        key,
         payload: payload(data)?,
     };
     match path {
@@ -137,9 +156,9 @@ fn failed(_: Unspecified) -> Error {
     Error::corrupt("what was encrypted cannot be decrypted")
 }
 
-/// A key, and what is encrypted by it.
+/// A key, or none, and what is encrypted by it.
 struct Sealing {
-    key: LessSafeKey,
+    key: Option<LessSafeKey>,
     payload: Vec<u8>,
 }
 
@@ -154,20 +173,20 @@ impl Sealing {
         Nonce::assume_unique_for_key([1; 12])
     }
 
-    /// Encrypts a record; returns its tag.
-    fn encrypt(&self, record: &mut [u8]) -> Result<Tag> {
-        let sealed = self
-            .key
-            .seal_in_place_separate_tag(Self::nonce(), Aad::empty(), record);
-        sealed.map_err(failed)
+    /// Encrypts a record, if there is a key; returns its tag.
+    fn encrypt(&self, record: &mut [u8]) -> Result<Option<Tag>> {
+        let seal =
+            |key: &LessSafeKey| key.seal_in_place_separate_tag(Self::nonce(), Aad::empty(), record);
+        self.key.as_ref().map(seal).transpose().map_err(failed)
     }
 
-    /// Decrypts a record, and compares it with what it was.
-    fn decrypt(&self, record: &mut [u8], tag: &Tag, was: &[u8]) -> Result<()> {
-        let (nonce, aad) = (Self::nonce(), Aad::empty());
-        self.key
-            .open_in_place_separate_tag(nonce, aad, tag.as_ref(), record)
-            .map_err(failed)?;
+    /// Decrypts a record that has a tag, and compares it with what it was.
+    fn decrypt(&self, record: &mut [u8], tag: Option<&Tag>, was: &[u8]) -> Result<()> {
+        if let Some((key, tag)) = self.key.as_ref().zip(tag) {
+            let (nonce, aad) = (Self::nonce(), Aad::empty());
+            key.open_in_place_separate_tag(nonce, aad, tag.as_ref(), record)
+                .map_err(failed)?;
+        }
         match record == was {
             true => Ok(()),
             false => Err(Error::corrupt("what was decrypted is something else")),
@@ -193,7 +212,7 @@ impl Sealing {
         on_all_cores(total, |_, buf| {
             for record in buf.chunks_mut(RECORD_BYTES as usize) {
                 record.copy_from_slice(&sealed);
-                self.decrypt(record, &tag, was)?;
+                self.decrypt(record, tag.as_ref(), was)?;
             }
             Ok(())
         })?;
@@ -202,7 +221,8 @@ impl Sealing {
     }
 
     fn with_file(&self, total: u64, file: &File) -> Result<()> {
-        let tags: Vec<OnceLock<Tag>> = (0..total / RECORD_BYTES).map(|_| OnceLock::new()).collect();
+        let tags: Vec<OnceLock<Option<Tag>>> =
+            (0..total / RECORD_BYTES).map(|_| OnceLock::new()).collect();
         let watch = Watch::start();
         on_all_cores(total, |from, buf| {
             buf.copy_from_slice(self.chunk(from, buf.len()));
@@ -223,7 +243,7 @@ impl Sealing {
             let records = buf.chunks_mut(RECORD_BYTES as usize).zip(chunk);
             for ((record, was), tag) in records.zip(&tags[first..]) {
                 let tag = tag.get().ok_or_else(|| failed(Unspecified))?;
-                self.decrypt(record, tag, was)?;
+                self.decrypt(record, tag.as_ref(), was)?;
             }
             Ok(())
         })?;

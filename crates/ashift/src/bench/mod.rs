@@ -56,13 +56,14 @@ usage: ashift bench peer --peer PROGRAM [--layout LAYOUT] [--devices N] [--compr
        ashift bench lab [--data DIR] [--runs N] [-j] [EXPERIMENT...]
        ashift bench stream [--encryption SUITE] LAYOUT COMPRESSION MIB DATA FILE...
        ashift bench plain MIB DATA FILE
-       ashift bench seal MIB DATA [FILE]
+       ashift bench seal [--cipher none] MIB DATA [FILE]
        ashift bench passthrough FOLDER DIR
 
     peer    write and read an object, beside PROGRAM LAYOUT RECORDSIZE COMPRESSION MIB DATA FILE...,
             which prints 'write_MBps N' and 'read_MBps N'; N devices are made in DIR (/dev/shm); LAYOUT
             is single (the default, on one device) or a word of zpool create: mirror, raidz2, draid2:4d:12c:1s
-    crypt   write and read an object of an encrypted data set, beside AES-GCM on all cores, with a file and alone
+    crypt   write and read an object of an encrypted data set, beside AES-GCM on all cores, with a file and alone,
+            and the file alone
     verify  check the exported POOL whose devices are in DIR, beside zdb -e -p DIR -bcc POOL
     cp      copy a tree of N small files into a new pool, beside cp -a and sync into a new file
             system on a loop device, both on images in DIR (the temporary folder); needs root
@@ -77,7 +78,7 @@ usage: ashift bench peer --peer PROGRAM [--layout LAYOUT] [--devices N] [--compr
     stream  make a pool on FILEs, which are there, write MIB of DATA, export, import, read, compare
     plain   copy, sum and write MIB of DATA to FILE; read, sum and compare
     seal    encrypt and decrypt MIB of DATA in memory, with AES-256-GCM on all cores; write them to FILE, which is
-            there, and read them from it between
+            there, and read them from it between; with --cipher none all but the encryption
     passthrough  show FOLDER at DIR through FUSE until that is unmounted
 ",
     run,
