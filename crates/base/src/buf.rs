@@ -153,7 +153,7 @@ impl BlockBuf {
         Self::padded(bytes.len(), 0, bytes)
     }
 
-    /// `bytes` from `at` on, in `len` bytes that are zeros otherwise. None is written twice.
+    /// `bytes` from `at` on, in `len` bytes that are zeros otherwise, which are not filled with zeros first.
     ///
     /// # Panics
     /// If they do not fit.

@@ -163,7 +163,7 @@ impl Volume {
         is_known
     }
 
-    /// The same, but for the references that it had; returns how many of them there were as well.
+    /// The same, but its references stay; returns how many of them are to be given back, too.
     fn count_forgotten(&self, id: ObjectId, count: u64) -> (u64, bool) {
         let mut known = self.known.lock();
         let Some(times) = known.get_mut(&id) else {

@@ -11,8 +11,8 @@
 //!
 //! # Concurrency
 //! One lock per group. It is held while a space map is read (other threads would have to wait for that
-//! metaslab anyway), never while one is written. What is allocated, and whether anything may be, is
-//! [read without it](crate::counts).
+//! metaslab anyway), never while one is written. What is allocated, how fragmented the rest
+//! was when a txg was last synced, and whether anything may be allocated, is [read without it](crate::counts).
 //!
 //! # Source
 //! OpenZFS module/zfs/metaslab.c `metaslab_group_alloc`, `find_valid_metaslab`, `metaslab_sync`

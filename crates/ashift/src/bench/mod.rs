@@ -8,7 +8,7 @@
 //! | word     | the other side                                                      |
 //! |----------|---------------------------------------------------------------------|
 //! | `peer`   | OpenZFS in user space (libzpool), and a plain copy-checksum-write loop |
-//! | `crypt`  | AES-GCM alone                                                       |
+//! | `crypt`  | AES-GCM with a file and alone, and the file alone                   |
 //! | `verify` | OpenZFS's `zdb -bcc`                                                |
 //! | `cp`     | `cp -a` into a file system of the kernel                              |
 //! | `mount`  | file systems of the kernel, and FUSE with nothing behind it             |

@@ -241,12 +241,17 @@ fn what_is_full_says_so_and_what_is_open_is_not_unmounted() {
     let tree = Tree::new("-o quota=2M");
     let path = tree.path("f");
     let mut file = File::create(&path).unwrap();
+    let set =
+        |name: &str| rustix::fs::setxattr(&path, name, b"value", rustix::fs::XattrFlags::empty());
+    set("user.before").unwrap();
     let full = (0..64).find_map(|_| file.write_all(&[7; 1 << 18]).err());
     assert_eq!(
         full.unwrap().raw_os_error(),
         Some(Errno::DQUOT.raw_os_error())
     );
     rustix::fs::fsync(file.as_fd()).unwrap();
+    assert_eq!(set("user.after"), Err(Errno::DQUOT));
+    rustix::fs::removexattr(&path, "user.before").unwrap();
     let unmount = format!("unmount {}", tree.directory.display());
     let (code, _, error) = tree.bench.run(&unmount);
     assert_eq!(code, 1);
