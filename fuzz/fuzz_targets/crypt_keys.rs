@@ -82,7 +82,10 @@ fn block(key: &DataKey, type_: u8, input: &[u8]) {
     }
     let block_key = key.block_key(&params.salt);
     let open = |bp: &BlkPtrPhys, bytes: &mut [u8]| match bp.is_encrypted() {
-        true => block_key.open(bp, bytes),
+        true => {
+            let sealed = bytes.to_vec();
+            block_key.open(bp, &sealed, bytes)
+        }
         false => key.check(bp, bytes),
     };
     let _ = open(&bp, &mut input.to_vec());

@@ -155,23 +155,27 @@ impl DataKey {
 pub struct BlockKey(Box<dyn Cipher>);
 
 impl BlockKey {
-    /// Decrypts the stored bytes of an encrypted block in place. `bytes` are those of the block and no others.
+    /// Decrypts the stored bytes of an encrypted block into `plain`, which is as long. `sealed` are those of the block
+    /// and no others.
     ///
     /// # Errors
     /// `Checksum` when it was not written under this key; `Corrupt` when its parts do not fit.
     #[doc(alias = "zio_decrypt")]
-    pub fn open(&self, bp: &BlkPtrPhys, bytes: &mut [u8]) -> Result<()> {
+    pub fn open(&self, bp: &BlkPtrPhys, sealed: &[u8], plain: &mut [u8]) -> Result<()> {
         let mac = match ObjectType::try_from(bp.object_type())? {
-            ObjectType::INTENT_LOG => log_mac(bytes)?,
+            ObjectType::INTENT_LOG => log_mac(sealed)?,
             _ => bp.mac(),
         };
         let iv = bp.crypt_params().iv;
-        let Some(parts) = parts_of(bp.object_type(), bytes, Order::of(bp))? else {
-            return self.0.open(&iv, &[], bytes, &mac);
+        let Some(parts) = parts_of(bp.object_type(), sealed, Order::of(bp))? else {
+            return self.0.open(&iv, &[], (sealed, &mac), plain);
         };
-        let mut text = Secret::new(parts.gather(bytes));
-        self.0.open(&iv, &parts.aad, text.bytes_mut(), &mac)?;
-        parts.scatter(text.bytes(), bytes);
+        let encrypted = parts.gather(sealed);
+        let mut text = Secret::zeroed(encrypted.len());
+        self.0
+            .open(&iv, &parts.aad, (&encrypted, &mac), text.bytes_mut())?;
+        plain.copy_from_slice(sealed);
+        parts.scatter(text.bytes(), plain);
         Ok(())
     }
 
@@ -205,6 +209,13 @@ impl BlockKey {
 /// `Checksum` when it is another one.
 pub fn check_indirect(bp: &BlkPtrPhys, block: &[u8]) -> Result<()> {
     same(&indirect_mac(block), &bp.mac())
+}
+
+/// Whether the MAC of an encrypted block covers every byte of it as it is stored.
+#[must_use]
+pub fn covers_all(bp: &BlkPtrPhys) -> bool {
+    let in_parts = [ObjectType::DNODE, ObjectType::INTENT_LOG].map(ObjectType::raw);
+    bp.is_encrypted() && !in_parts.contains(&bp.object_type())
 }
 
 fn parts_of(object_type: u8, bytes: &[u8], order: Order) -> Result<Option<Parts>> {

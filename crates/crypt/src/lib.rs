@@ -9,7 +9,7 @@
 //! # On disk
 //! A block of level 0 is encrypted whole (file contents, directories), in part (dnodes: only bonus bytes; log blocks:
 //! only what is in the records), or not at all but authenticated (objects that must be readable without a key).
-//! [`DataKey::open`] knows which. Indirect blocks hold a sum of the MACs below them ([`indirect_mac`]), for which no
+//! [`BlockKey::open`] and [`DataKey::check`] know which. Indirect blocks hold a sum of the MACs below them ([`indirect_mac`]), for which no
 //! key is needed; the block of an objset holds two MACs of its own.
 //!
 //! # Invariants
@@ -30,7 +30,7 @@ mod wrapping;
 #[cfg(test)]
 mod tests;
 
-pub use data_key::{BlockKey, DataKey, check_indirect, set_log_mac};
+pub use data_key::{BlockKey, DataKey, check_indirect, covers_all, set_log_mac};
 pub use mac::indirect_mac;
 pub use suite::Suite;
 pub use wrapping::{

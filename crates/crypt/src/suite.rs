@@ -128,7 +128,8 @@ pub(crate) trait Cipher: Send + Sync {
         sealed: &mut [u8],
     ) -> Result<[u8; MAC_LEN]>;
 
-    /// Decrypts `data` in place if the MAC is that of it and of `aad`; otherwise its contents are of no use.
+    /// Decrypts `sealed`, which comes with its MAC, into `text`, which is as long, if the MAC is that of it and of `aad`;
+    /// otherwise what is in `text` is of no use.
     ///
     /// # Errors
     /// `Checksum` when the MAC is another one.
@@ -136,8 +137,8 @@ pub(crate) trait Cipher: Send + Sync {
         &self,
         iv: &[u8; IV_LEN],
         aad: &[u8],
-        data: &mut [u8],
-        mac: &[u8; MAC_LEN],
+        sealed: (&[u8], &[u8; MAC_LEN]),
+        text: &mut [u8],
     ) -> Result<()>;
 }
 
@@ -170,13 +171,13 @@ impl Cipher for Gcm {
         &self,
         iv: &[u8; IV_LEN],
         aad: &[u8],
-        data: &mut [u8],
-        mac: &[u8; MAC_LEN],
+        (sealed, mac): (&[u8], &[u8; MAC_LEN]),
+        text: &mut [u8],
     ) -> Result<()> {
+        assert_eq!(text.len(), sealed.len(), "room for what is decrypted");
         let nonce = gcm::Nonce::assume_unique_for_key(*iv);
         self.0
-            .open_in_place_separate_tag(nonce, Aad::from(aad), mac, data)
-            .map(|_| ())
+            .open_separate_gather(nonce, Aad::from(aad), sealed, mac, text)
             .map_err(|_| wrong_mac())
     }
 }
@@ -203,12 +204,13 @@ impl<C: AeadInOut + Send + Sync> Cipher for C {
         &self,
         iv: &[u8; IV_LEN],
         aad: &[u8],
-        data: &mut [u8],
-        mac: &[u8; MAC_LEN],
+        (sealed, mac): (&[u8], &[u8; MAC_LEN]),
+        text: &mut [u8],
     ) -> Result<()> {
         let nonce: &Nonce<C> = iv.as_slice().try_into().expect("an IV of 12 bytes");
         let tag: &Tag<C> = mac.as_slice().try_into().expect("a MAC of 16 bytes");
-        let opened = self.decrypt_inout_detached(nonce, aad, data.into(), tag);
+        let both = InOutBuf::new(sealed, text).expect("room for what is decrypted");
+        let opened = self.decrypt_inout_detached(nonce, aad, both, tag);
         opened.map_err(|_| wrong_mac())
     }
 }

@@ -155,10 +155,12 @@ fn dnodes() -> Vec<u8> {
 
 /// Decrypts a block, or checks its MAC.
 fn open(key: &DataKey, bp: &BlkPtrPhys, bytes: &mut [u8]) -> base::Result<()> {
-    match bp.is_encrypted() {
-        true => key.block_key(&bp.crypt_params().salt).open(bp, bytes),
-        false => key.check(bp, bytes),
+    if !bp.is_encrypted() {
+        return key.check(bp, bytes);
     }
+    let sealed = bytes.to_vec();
+    key.block_key(&bp.crypt_params().salt)
+        .open(bp, &sealed, bytes)
 }
 
 fn sealed(type_: ObjectType, mac: [u8; 16]) -> BlkPtrPhys {

@@ -212,12 +212,11 @@ impl WrappedKey {
                 "master key of {have} bytes for {suite}"
             )));
         }
-        let mut keys = Secret::new([self.master.as_slice(), &self.hmac].concat());
+        let wrapped = [self.master.as_slice(), &self.hmac].concat();
+        let mut keys = Secret::zeroed(wrapped.len());
         let aad = aad(self.guid, self.suite);
-        let suite = self.suite.wrapping();
-        let opened = suite
-            .cipher(key.0.bytes())
-            .open(&self.iv, &aad, keys.bytes_mut(), &self.mac);
+        let cipher = self.suite.wrapping().cipher(key.0.bytes());
+        let opened = cipher.open(&self.iv, &aad, (&wrapped, &self.mac), keys.bytes_mut());
         let wrong = |_| Error::new(ErrorKind::Permission, "the key is another one");
         opened.map_err(wrong)?;
         let (master, hmac) = keys.bytes().split_at(key_len);

@@ -1,13 +1,18 @@
 //! The keys of data sets: what is under which key, and reading it.
 //!
 //! # What it is
-//! Blocks of encrypted data sets are opened here, between the checksum and decompression: the checksum is that of the
-//! stored bytes, so that blocks can be verified without a key. Which key a block is under, the objset of its bookmark
-//! says; who loads and unloads keys is above.
+//! Blocks of encrypted data sets are opened here, before they are decompressed. Their checksum is that of the stored
+//! bytes, so that they can be verified without a key. With the key of a block whose MAC covers all of it, no checksum is
+//! computed: a copy that can be opened is the right one ([`Opening`]). One that cannot is bad if its checksum is wrong,
+//! too; otherwise the key, or the pointer, is. What is opened goes to another buffer, since the bytes as they are stored
+//! may have to be written over bad copies.
+//!
+//! Which key a block is under, the objset of its bookmark says; who loads and unloads keys is above.
 //!
 //! # Source
 //! OpenZFS `module/zfs/zio.c` (`zio_decrypt`), `module/zfs/dsl_crypt.c` (`spa_keystore_lookup_key`).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -130,6 +135,15 @@ impl Loaded {
             .encrypt(type_, &params.iv, plain, sealed)
     }
 
+    /// The bytes of an encrypted block, whose MAC is right.
+    fn decrypt(&self, bp: &BlkPtrPhys, sealed: &[u8]) -> Result<BlockBuf> {
+        rt::charge(rt::Work::Cipher, sealed.len() as u64);
+        let mut plain = BlockBuf::scratch(sealed.len());
+        self.block_key(&bp.crypt_params().salt)
+            .open(bp, sealed, &mut plain)?;
+        Ok(plain)
+    }
+
     /// Enters in the pointer of a new log block what it will be encrypted with.
     #[doc(alias = "zio_alloc_zil")]
     pub(crate) fn begin_log_block(&self, bp: &mut BlkPtrPhys) {
@@ -237,22 +251,56 @@ impl Pipeline {
     }
 }
 
-/// Decrypts the psize bytes of a block in place, or checks their MAC.
+/// Verifies the copies of a block by opening them.
+pub(crate) struct Opening<'a> {
+    bp: &'a BlkPtrPhys,
+    /// Until a copy could not be opened: each other one is verified by its checksum alone, since an attempt costs more.
+    key: Cell<Option<&'a Loaded>>,
+    plain: Cell<Option<BlockBuf>>,
+}
+
+impl<'a> Opening<'a> {
+    /// For a block that is read to be opened with this key.
+    pub(crate) fn new(key: Option<&'a Loaded>, bp: &'a BlkPtrPhys) -> Opening<'a> {
+        Opening {
+            bp,
+            key: Cell::new(key.filter(|_| crypt::covers_all(bp))),
+            plain: Cell::new(None),
+        }
+    }
+
+    /// Whether the psize bytes of a copy can be opened.
+    pub(crate) fn opens(&self, sealed: &[u8]) -> bool {
+        let plain = self.key.get().map(|key| key.decrypt(self.bp, sealed));
+        let Some(Ok(plain)) = plain else {
+            self.key.set(None);
+            return false;
+        };
+        self.plain.set(Some(plain));
+        true
+    }
+
+    /// The bytes of the copy that was opened.
+    pub(crate) fn plain(self) -> Option<BlockBuf> {
+        self.plain.into_inner()
+    }
+}
+
+/// Decrypts the psize bytes of a block; `None` if they are not encrypted, of which the MAC is checked if they have one.
 pub(crate) fn open(
     key: Option<&Loaded>,
     bp: &BlkPtrPhys,
-    bytes: &mut [u8],
+    sealed: &[u8],
     bookmark: &Bookmark,
-) -> Result<()> {
+) -> Result<Option<BlockBuf>> {
     let Some(key) = key else {
-        return Ok(());
+        return Ok(None);
     };
     let opened = if bp.is_encrypted() {
-        rt::charge(rt::Work::Cipher, bytes.len() as u64);
-        key.block_key(&bp.crypt_params().salt).open(bp, bytes)
+        key.decrypt(bp, sealed).map(Some)
     } else {
-        rt::charge(rt::Work::Digest, bytes.len() as u64);
-        key.key.check(bp, bytes)
+        rt::charge(rt::Work::Digest, sealed.len() as u64);
+        key.key.check(bp, sealed).map(|()| None)
     };
     opened.within(|| format!("block {bookmark}"))
 }
@@ -305,9 +353,8 @@ mod tests {
             })
             .collect();
         for (n, bp, bytes) in blocks.iter().chain(blocks.iter().rev()) {
-            let mut opened = bytes.clone();
-            open(Some(&loaded), bp, &mut opened, &Bookmark::default()).unwrap();
-            assert_eq!(opened, [*n; 512]);
+            let opened = open(Some(&loaded), bp, bytes, &Bookmark::default()).unwrap();
+            assert_eq!(opened.unwrap()[..], [*n; 512]);
             assert!(loaded.recent.read().len() <= SALTS_KEPT);
         }
     }

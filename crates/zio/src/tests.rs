@@ -1,4 +1,5 @@
 mod dedup;
+mod encrypted;
 mod fake;
 
 use std::sync::Arc;

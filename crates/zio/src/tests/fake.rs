@@ -46,7 +46,11 @@ impl FakeVdevs {
     }
 
     pub(super) fn damage(&self, dva: &DvaPhys, at: u64) {
-        self.bytes[dva.vdev().0 as usize].lock()[(dva.offset() + at) as usize] ^= 0x40;
+        self.flip(dva, at, 0x40);
+    }
+
+    pub(super) fn flip(&self, dva: &DvaPhys, at: u64, bits: u8) {
+        self.bytes[dva.vdev().0 as usize].lock()[(dva.offset() + at) as usize] ^= bits;
     }
 
     pub(super) fn bytes_at(&self, dva: &DvaPhys, len: usize) -> Vec<u8> {
