@@ -128,8 +128,8 @@ pub(crate) trait Cipher: Send + Sync {
         sealed: &mut [u8],
     ) -> Result<[u8; MAC_LEN]>;
 
-    /// Decrypts `sealed`, which comes with its MAC, into `text`, which is as long, if the MAC is that of it and of `aad`;
-    /// otherwise what is in `text` is of no use.
+    /// Decrypts `sealed`, which comes with its MAC, into `text`, which is as long, if the MAC is that of it and of
+    /// `aad`; otherwise what is in `text` is of no use.
     ///
     /// # Errors
     /// `Checksum` when the MAC is another one.

@@ -76,15 +76,15 @@ pub(crate) fn here() -> usize {
     sched_getcpu()
 }
 
-/// What a thread does that the calling one starts: `f`, on any processor, and without giving way.
+/// What a thread does that the calling one starts: `f`, on any processor, and without giving way to others.
 pub(crate) fn anywhere<T>(f: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let stays = STAYS_ON.get().is_some();
-    let gives_way = way::gives();
+    let is_yielding = way::is_yielding();
     move || {
         if stays {
             put(None);
         }
-        if gives_way {
+        if is_yielding {
             way::hurry(way::ThreadId::own());
         }
         f()

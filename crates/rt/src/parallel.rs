@@ -2,7 +2,8 @@
 //!
 //! # What it is
 //! [`parallel_map`] spreads items over a pool of threads that the whole process shares. The
-//! calling thread works as well, so a call made from inside another one always makes progress.
+//! calling thread works as well, so a call made from inside another one always makes progress; and
+//! the others take no processor from threads that have something else to do (`way.rs`).
 //! In simulated time everything runs in the calling thread, where computing itself takes no time;
 //! what it [charges](crate::charge) is spread over the simulated cores.
 //!
@@ -19,6 +20,7 @@ use crate::affinity;
 use crate::processor;
 use crate::sim;
 use crate::thread::Payload;
+use crate::way;
 
 /// The number of threads that compute at the same time: the machine's processors, 1 in simulated time.
 #[must_use]
@@ -165,7 +167,10 @@ fn pool() -> &'static Pool {
         for n in 0..processors() {
             std::thread::Builder::new()
                 .name(format!("parallel/{n}"))
-                .spawn(affinity::anywhere(|| pool.serve()))
+                .spawn(affinity::anywhere(|| {
+                    way::compute();
+                    pool.serve();
+                }))
                 .unwrap_or_else(|e| panic!("no thread for the pool: {e}"));
         }
         pool

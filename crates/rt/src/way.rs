@@ -1,4 +1,4 @@
-//! Threads that give way to those that they wake.
+//! Threads that give way to others.
 //!
 //! # What it is
 //! A thread that wakes another one keeps its own processor for a moment, and so the kernel puts that one on another
@@ -6,15 +6,19 @@
 //! A processor on which only threads of the policy `SCHED_IDLE` run counts as free instead (`sched_idle_cpu`): what a
 //! thread that [gives way](give_way) wakes runs beside it, and at once.
 //!
+//! A thread that helps another one to [compute](compute), which has begun without it, takes no processor from a running
+//! thread when it is woken (`SCHED_BATCH`). Otherwise it would take that of a thread that copies blocks to a device, for
+//! which all others wait in the end; and the one that it helps would wait until it has done its share.
+//!
 //! # Invariants
-//! 1. A thread that is started by one that gives way does not (`affinity.rs`).
+//! 1. A thread that is started by one that gives way or computes does neither (`affinity.rs`).
 //!
 //! # Why not always
-//! Such a thread gets next to nothing of a processor on which others have work, so another thread has to
+//! A thread that gives way gets next to nothing of a processor on which others have work, so another thread has to
 //! [look](wants_to_run) whether it gets on. And a process without the right to raise priorities may not end it:
 //! there it never begins.
 //!
-//! Source: Linux `kernel/sched/fair.c` (`select_idle_sibling`), `kernel/sched/syscalls.c`.
+//! Source: Linux `kernel/sched/fair.c` (`select_idle_sibling`, `check_preempt_wakeup_fair`), `kernel/sched/syscalls.c`.
 
 use std::cell::Cell;
 use std::fs;
@@ -27,6 +31,7 @@ use crate::sim;
 
 thread_local! {
     static GIVES_WAY: Cell<bool> = const { Cell::new(false) };
+    static COMPUTES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A running thread of this process.
@@ -55,6 +60,12 @@ pub fn give_way(gives: bool) -> bool {
     is_done
 }
 
+/// Lets the calling thread compute from now on: when it is woken it takes no processor from a thread that runs.
+pub(crate) fn compute() {
+    let own = ThreadId::own();
+    COMPUTES.set(policy(own) == OTHER && set_policy(own, BATCH));
+}
+
 /// Ends that `thread`, which must be running, gives way, without its knowing: it still says itself that it no longer
 /// does.
 pub fn hurry(thread: ThreadId) {
@@ -70,9 +81,9 @@ pub fn wants_to_run(thread: ThreadId) -> bool {
     behind.is_some_and(|at| stat[at..].starts_with(b") R"))
 }
 
-/// Whether the calling thread gives way.
-pub(crate) fn gives() -> bool {
-    GIVES_WAY.get()
+/// Whether the calling thread gives way or computes.
+pub(crate) fn is_yielding() -> bool {
+    GIVES_WAY.get() || COMPUTES.get()
 }
 
 /// Whether threads of this process may give way, and end that again; a thread of its own tries. It is not so where all
@@ -88,8 +99,10 @@ pub fn can_give_way() -> bool {
 }
 
 #[cfg(target_os = "linux")]
-use libc::{SCHED_IDLE as IDLE, SCHED_OTHER as OTHER};
+use libc::{SCHED_BATCH as BATCH, SCHED_IDLE as IDLE, SCHED_OTHER as OTHER};
 
+#[cfg(not(target_os = "linux"))]
+const BATCH: i32 = 3;
 #[cfg(not(target_os = "linux"))]
 const IDLE: i32 = 1;
 #[cfg(not(target_os = "linux"))]
@@ -153,6 +166,20 @@ mod tests {
                 "not allowed: run it as root, with the usual policy, to see more of this test"
             );
         }
+    }
+
+    #[test]
+    fn a_thread_computes_and_what_it_starts_does_not() {
+        let before = policy(ThreadId::own());
+        let computes = spawn("computes", move || {
+            compute();
+            let now = policy(ThreadId::own());
+            let started = spawn("started", || policy(ThreadId::own()));
+            assert_eq!(started.join(), before);
+            now
+        });
+        let expected = if before == OTHER { BATCH } else { before };
+        assert_eq!(computes.join(), expected);
     }
 
     #[test]

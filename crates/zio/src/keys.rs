@@ -2,10 +2,10 @@
 //!
 //! # What it is
 //! Blocks of encrypted data sets are opened here, before they are decompressed. Their checksum is that of the stored
-//! bytes, so that they can be verified without a key. With the key of a block whose MAC covers all of it, no checksum is
-//! computed: a copy that can be opened is the right one ([`Opening`]). One that cannot is bad if its checksum is wrong,
-//! too; otherwise the key, or the pointer, is. What is opened goes to another buffer, since the bytes as they are stored
-//! may have to be written over bad copies.
+//! bytes, so that they can be verified without a key. With the key of a block whose MAC covers all of it, no checksum
+//! is computed: a copy that can be opened is the right one ([`Opening`]). One that cannot is bad if its checksum is
+//! wrong, too, or if another copy can be opened; otherwise the key, or the pointer, is. What is opened goes to another
+//! buffer, since the bytes as they are stored may have to be written over bad copies.
 //!
 //! Which key a block is under, the objset of its bookmark says; who loads and unloads keys is above.
 //!

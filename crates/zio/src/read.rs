@@ -1,7 +1,8 @@
 //! Reading: DVA choice, verification, self-healing, decompression.
 //!
 //! # What it is
-//! A copy counts only if it matches the checksum in the pointer, or can be opened with the key of its data set. Below a DVA the vdev tries its
+//! A copy counts only if it matches the checksum in the pointer, or can be opened with the key of its
+//! data set. Below a DVA the vdev tries its
 //! own copies (mirror sides, parity); above, the DVAs are tried one after the other, and those
 //! that failed are written again from the one that did not.
 //!
@@ -318,9 +319,9 @@ impl Pipeline {
         Ok(open(&other)?.unwrap_or(other))
     }
 
-    /// The bytes of a copy whose checksum is right and which can be opened, if there is one. Beside a MAC a fletcher4 is
-    /// folded, which misses many a change of the last word: so another copy may have had the right checksum, too. Only if
-    /// one can be opened is that an error of those which cannot.
+    /// The bytes of a copy whose checksum is right and which can be opened, if there is one. Beside a MAC a
+    /// fletcher4 is folded, which misses many a change of the last word: so another copy may have had the
+    /// right checksum, too. Only if one can be opened is that an error of those which cannot.
     fn read_openable(&self, bp: &BlkPtrPhys, opens: &dyn Fn(&[u8]) -> bool) -> Option<BlockBuf> {
         let (checksum, _) = check_bp(bp).ok()?;
         if bp.is_gang() {
