@@ -6,9 +6,9 @@
 //! A processor on which only threads of the policy `SCHED_IDLE` run counts as free instead (`sched_idle_cpu`): what a
 //! thread that [gives way](give_way) wakes runs beside it, and at once.
 //!
-//! A thread that helps another one to [compute](compute), which has begun without it, takes no processor from a running
-//! thread when it is woken (`SCHED_BATCH`). Otherwise it would take that of a thread that copies blocks to a device, for
-//! which all others wait in the end; and the one that it helps would wait until it has done its share.
+//! A thread that helps another one to [compute](compute), which has begun without it, takes no processor from a
+//! running thread when it is woken (`SCHED_BATCH`). Otherwise it would take that of a thread that copies blocks to a
+//! device, for which all others wait in the end; and the one that it helps would wait until it has done its share.
 //!
 //! # Invariants
 //! 1. A thread that is started by one that gives way or computes does neither (`affinity.rs`).

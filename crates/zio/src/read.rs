@@ -2,9 +2,8 @@
 //!
 //! # What it is
 //! A copy counts only if it matches the checksum in the pointer, or can be opened with the key of its
-//! data set. Below a DVA the vdev tries its
-//! own copies (mirror sides, parity); above, the DVAs are tried one after the other, and those
-//! that failed are written again from the one that did not.
+//! data set. Below a DVA the vdev tries its own copies (mirror sides, parity); above, the DVAs are tried
+//! one after the other, and those that failed are written again from the one that did not.
 //!
 //! # Source
 //! OpenZFS `module/zfs/zio.c` (`zio_read_bp_init`, `zio_checksum_verify`, `zfs_blkptr_verify`),
