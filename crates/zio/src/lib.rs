@@ -16,6 +16,7 @@
 
 mod alloc;
 mod block;
+mod copies;
 mod dedup;
 mod eck;
 mod embedded;
@@ -32,6 +33,7 @@ mod pipeline;
 mod prepared;
 mod read;
 mod runs;
+mod scrub;
 mod second;
 mod suspend;
 mod vdev_ops;

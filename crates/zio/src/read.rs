@@ -1,61 +1,20 @@
-//! Reading: DVA choice, verification, self-healing, decompression.
+//! Reading: a good copy, decryption, decompression, byte order.
 //!
 //! # What it is
 //! A copy counts only if it matches the checksum in the pointer, or can be opened with the key of its
-//! data set. Below a DVA the vdev tries its own copies (mirror sides, parity); above, the DVAs are tried
-//! one after the other, and those that failed are written again from the one that did not.
+//! data set; `copies.rs` finds it.
 //!
 //! # Source
-//! OpenZFS `module/zfs/zio.c` (`zio_read_bp_init`, `zio_checksum_verify`, `zfs_blkptr_verify`),
-//! `module/zfs/zio_checksum.c` (`zio_checksum_error`), `module/zfs/vdev_mirror.c` (ditto blocks).
+//! OpenZFS `module/zfs/zio.c` (`zio_read_bp_init`, `zio_decompress`, `zio_decrypt`).
 
-use base::{BlockBuf, Buf, Context, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, align_up};
+use base::{BlockBuf, Buf, Context, Error, Result, SPA_MAXBLOCKSIZE};
 use phys::byteswap::{swap_block, swap_log_block};
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType};
 
-use crate::encode::charge_checksum;
+use crate::copies::{check_bp, worst};
 use crate::keys::{Loaded, Opening};
-use crate::pipeline::{PhysicalReport, Pipeline};
-use crate::suspend::{FailedIo, reissue};
-use crate::{Bookmark, Io, Priority, RunBlock, eck, embedded, keys};
-
-/// Refuses pointers that no correct writer writes.
-#[doc(alias = "zfs_blkptr_verify")]
-fn check_bp(bp: &BlkPtrPhys) -> Result<(ChecksumType, CompressType)> {
-    let checksum = ChecksumType::try_from(bp.checksum())?;
-    let compress = CompressType::try_from(bp.compress())?;
-    if matches!(
-        checksum,
-        ChecksumType::Inherit
-            | ChecksumType::On
-            | ChecksumType::Label
-            | ChecksumType::GangHeader
-            | ChecksumType::NoParity
-    ) {
-        return Err(Error::corrupt(format!(
-            "block pointer has checksum {checksum}"
-        )));
-    }
-    if compress != CompressType::Off && !compress.is_compressed() {
-        return Err(Error::corrupt(format!(
-            "block pointer has compression {compress}"
-        )));
-    }
-    let (lsize, psize) = (bp.lsize(), bp.psize());
-    if lsize > SPA_MAXBLOCKSIZE || psize > lsize {
-        return Err(Error::corrupt(format!(
-            "block pointer has lsize {lsize}, psize {psize}"
-        )));
-    }
-    if compress == CompressType::Off && psize != lsize {
-        let what = format!("uncompressed block pointer has lsize {lsize}, psize {psize}");
-        return Err(Error::corrupt(what));
-    }
-    if bp.ndvas() == 0 {
-        return Err(Error::corrupt("block pointer has no valid dva"));
-    }
-    Ok((checksum, compress))
-}
+use crate::pipeline::Pipeline;
+use crate::{Bookmark, Io, Priority, embedded, keys};
 
 /// Converts the logical bytes of a block that a big-endian host wrote.
 #[doc(alias = "BP_SHOULD_BYTESWAP")]
@@ -74,39 +33,6 @@ pub(crate) fn to_little_endian(bp: &BlkPtrPhys, logical: &mut [u8]) {
 }
 
 impl Pipeline {
-    /// Whether the physical `bytes` match the checksum in `bp`.
-    #[doc(alias = "zio_checksum_error")]
-    pub(crate) fn verify(&self, kind: ChecksumType, bp: &BlkPtrPhys, bytes: &[u8]) -> bool {
-        match kind {
-            ChecksumType::Off => true,
-            ChecksumType::Zilog | ChecksumType::Zilog2 => eck::verify(kind, bp, bytes),
-            _ => {
-                charge_checksum(kind, bytes.len());
-                let have = match bp.is_little_endian() {
-                    true => self.checksums.digest(kind, bytes),
-                    false => self.checksums.digest_big_endian(kind, bytes),
-                };
-                let want = bp.cksum_words();
-                if keys::has_mac(bp) {
-                    checksum::with_mac(kind, &have, [want[2], want[3]]) == want
-                } else {
-                    have == want
-                }
-            }
-        }
-    }
-
-    /// Whether the first psize bytes of `physical` match the checksum in `bp`; false for a gang block
-    /// and for an invalid pointer.
-    #[must_use]
-    pub fn verifies(&self, bp: &BlkPtrPhys, physical: &[u8]) -> bool {
-        let bytes = physical.get(..bp.psize() as usize);
-        match (check_bp(bp), bytes) {
-            (Ok((kind, _)), Some(bytes)) if !bp.is_gang() => self.verify(kind, bp, bytes),
-            _ => false,
-        }
-    }
-
     /// The vdevs below.
     #[must_use]
     pub fn vdevs(&self) -> &std::sync::Arc<dyn crate::VdevOps> {
@@ -172,82 +98,6 @@ impl Pipeline {
             let bytes = &bytes[..psize];
             opening.opens(bytes) || self.verify(checksum, bp, bytes)
         })
-    }
-
-    /// Reads `size` bytes, rounded up to sectors, from the first DVA that verifies; repairs the
-    /// ones before it. While none of its devices answers the pool is suspended.
-    #[doc(alias = "vdev_mirror_io_start")]
-    pub(crate) fn read_dvas(
-        &self,
-        bp: &BlkPtrPhys,
-        priority: Priority,
-        size: usize,
-        verify: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<BlockBuf> {
-        let answers = |birth| bp.dvas().any(|dva| self.vdevs.answers(dva.vdev(), birth));
-        let kind = |error: &Error| match error.kind() {
-            ErrorKind::Io if answers(Some(bp.physical_birth())) => None,
-            ErrorKind::Io if answers(None) => Some(FailedIo::MissedRead),
-            ErrorKind::Io => Some(FailedIo::Read),
-            _ => None,
-        };
-        reissue(self.suspend(), kind, || {
-            self.try_read_dvas(bp, priority, size, verify)
-        })
-    }
-
-    fn try_read_dvas(
-        &self,
-        bp: &BlkPtrPhys,
-        priority: Priority,
-        size: usize,
-        verify: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<BlockBuf> {
-        let mut bad: Vec<(DvaPhys, Error)> = Vec::new();
-        let io = Io {
-            priority,
-            ..Io::read(bp.physical_birth())
-        };
-        for dva in bp.dvas() {
-            let mut buf = self.sectors(&dva, size);
-            match self
-                .vdevs
-                .read(&io, dva.vdev(), dva.offset(), &mut buf, verify)
-            {
-                Ok(()) => {
-                    let failed = healable(&bad);
-                    self.heal(bp, &failed, &buf[..size]);
-                    return Ok(buf);
-                }
-                Err(error) => bad.push((dva, error)),
-            }
-        }
-        Err(worst(bad))
-    }
-
-    fn sectors(&self, dva: &DvaPhys, size: usize) -> BlockBuf {
-        let sector = 1u64 << self.vdevs.ashift(dva.vdev());
-        BlockBuf::scratch(align_up(size as u64, sector) as usize)
-    }
-
-    /// Writes good bytes over bad copies. A failed repair is ignored.
-    fn heal(&self, bp: &BlkPtrPhys, bad: &[DvaPhys], good: &[u8]) -> u32 {
-        if !self.settings.heal {
-            return 0;
-        }
-        let io = Io::repair(bp.physical_birth());
-        let mut healed = 0;
-        for dva in bad {
-            let mut data = self.sectors(dva, good.len());
-            data[..good.len()].copy_from_slice(good);
-            data[good.len()..].fill(0);
-            let (vdev, offset) = (dva.vdev(), dva.offset());
-            if self.vdevs.write(&io, vdev, offset, &[&data]).is_ok() {
-                healed += 1;
-                self.stats.count_heal();
-            }
-        }
-        healed
     }
 
     /// The logical bytes; with `keyless`, encrypted blocks are returned as stored.
@@ -437,123 +287,6 @@ impl Pipeline {
         }
         Err(worst(bad).within(outer()))
     }
-
-    /// Reads and checks every copy of a block and repairs the bad ones, as a scrub does.
-    ///
-    /// # Errors
-    /// `Checksum`, `Io` or `Corrupt` when no copy is good.
-    pub fn verify_physical(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<PhysicalReport> {
-        let mut report = PhysicalReport::default();
-        if bp.is_hole() || bp.is_embedded() {
-            return Ok(report);
-        }
-        let outer = || format!("block {bookmark}");
-        if bp.is_gang() {
-            check_bp(bp).within(outer)?;
-            let tree = self.gang_tree(bp, bookmark).within(outer)?;
-            let (mut headers, mut leaves) = (Vec::new(), Vec::new());
-            tree.headers(&mut headers);
-            tree.leaves(&mut leaves);
-            for (header, size) in headers {
-                let verify =
-                    |bytes: &[u8]| eck::verify(ChecksumType::GangHeader, &header, &bytes[..size]);
-                self.scrub_dvas(&header, size, &verify, &mut report)
-                    .within(outer)?;
-            }
-            for leaf in leaves {
-                self.scrub_simple(&leaf, &mut report).within(outer)?;
-            }
-        } else {
-            self.scrub_simple(bp, &mut report).within(outer)?;
-        }
-        Ok(report)
-    }
-
-    /// Rewrites one DVA of a block (not a gang block) from another DVA, after a scrub found no good copy
-    /// below the first. Returns whether that succeeded.
-    ///
-    /// # Errors
-    /// `Checksum`, `Io` or `Corrupt` when no other DVA is good.
-    pub(crate) fn heal_from_other_dvas(
-        &self,
-        bp: &BlkPtrPhys,
-        bad: DvaPhys,
-        bookmark: &Bookmark,
-    ) -> Result<bool> {
-        let outer = || format!("block {bookmark}");
-        let (checksum, _) = check_bp(bp).within(outer)?;
-        let psize = bp.psize() as usize;
-        let verify = |bytes: &[u8]| self.verify(checksum, bp, &bytes[..psize]);
-        let io = Io::speculative(bp.physical_birth());
-        let mut failed = Vec::new();
-        for dva in bp.dvas().filter(|dva| *dva != bad) {
-            let mut buf = self.sectors(&dva, psize);
-            match self
-                .vdevs
-                .read(&io, dva.vdev(), dva.offset(), &mut buf, &verify)
-            {
-                Ok(()) => return Ok(self.heal(bp, &[bad], &buf[..psize]) == 1),
-                Err(error) => failed.push((dva, error)),
-            }
-        }
-        if failed.is_empty() {
-            let text = "no copy has the right checksum";
-            failed.push((bad, Error::new(ErrorKind::Checksum, text)));
-        }
-        Err(worst(failed).within(outer()))
-    }
-
-    fn scrub_simple(&self, bp: &BlkPtrPhys, report: &mut PhysicalReport) -> Result<()> {
-        let (checksum, _) = check_bp(bp)?;
-        let psize = bp.psize() as usize;
-        let verify = |bytes: &[u8]| self.verify(checksum, bp, &bytes[..psize]);
-        self.scrub_dvas(bp, psize, &verify, report)
-    }
-
-    fn scrub_dvas(
-        &self,
-        bp: &BlkPtrPhys,
-        size: usize,
-        verify: &dyn Fn(&[u8]) -> bool,
-        report: &mut PhysicalReport,
-    ) -> Result<()> {
-        let mut good = None;
-        let mut failed = Vec::new();
-        for dva in bp.dvas() {
-            let mut buf = self.sectors(&dva, size);
-            report.bytes += buf.len() as u64;
-            let block = RunBlock {
-                offset: dva.offset(),
-                range: 0..buf.len(),
-                birth: bp.physical_birth(),
-            };
-            let scrubbed = self
-                .vdevs
-                .scrub(dva.vdev(), &mut buf, &[block], &|_, bytes: &[u8]| {
-                    verify(bytes)
-                });
-            let scrubbed =
-                scrubbed.and_then(|mut reports| reports.pop().expect("one for one block"));
-            match scrubbed {
-                Ok(found) => {
-                    report.bad += found.bad;
-                    report.repaired += found.repaired;
-                    report.repaired_bytes += found.repaired_bytes;
-                    good.get_or_insert(buf);
-                }
-                Err(error) => failed.push((dva, error)),
-            }
-        }
-        report.bad += failed.len() as u32;
-        let Some(good) = good else {
-            return Err(worst(failed));
-        };
-        let failed = healable(&failed);
-        let healed = self.heal(bp, &failed, &good[..size]);
-        report.repaired += healed;
-        report.repaired_bytes += u64::from(healed) * size as u64;
-        Ok(())
-    }
 }
 
 /// The psize bytes of a block, without what fills its last sector.
@@ -576,28 +309,4 @@ fn decompress(bp: &BlkPtrPhys, physical: &[u8]) -> Result<Option<BlockBuf>> {
     rt::charge(rt::Work::Cycle, cost.decompress_cycles(data.len()));
     compress::decompress(compress, physical, &mut data)?;
     Ok(Some(data))
-}
-
-/// The DVAs worth repairing: not those that lie outside every vdev.
-fn healable(failed: &[(DvaPhys, Error)]) -> Vec<DvaPhys> {
-    let is_there = |e: &Error| matches!(e.kind(), ErrorKind::Checksum | ErrorKind::Io);
-    failed
-        .iter()
-        .filter(|(_, e)| is_there(e))
-        .map(|(dva, _)| *dva)
-        .collect()
-}
-
-/// The most informative error: wrong bytes rank above no bytes.
-fn worst(errors: Vec<(DvaPhys, Error)>) -> Error {
-    let rank = |kind| match kind {
-        ErrorKind::Checksum => 2,
-        ErrorKind::Io => 1,
-        _ => 0,
-    };
-    let best = errors.into_iter().max_by_key(|(_, e)| rank(e.kind()));
-    let Some((dva, error)) = best else {
-        return Error::corrupt("block pointer has no valid dva");
-    };
-    error.within(format!("dva {dva}"))
 }

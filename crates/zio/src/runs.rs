@@ -13,10 +13,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use base::{BlockBuf, Result, SPA_DVAS_PER_BP, VdevId, align_up};
+use base::{SPA_DVAS_PER_BP, VdevId, align_up};
 use phys::{BlkPtrPhys, DvaPhys};
 
-use crate::{Bookmark, PhysicalReport, Pipeline, Placement, RunBlock};
+use crate::{Bookmark, Pipeline, Placement, RunBlock};
 
 /// The most bytes of a run on a linear vdev, which are read with one command.
 const RUN_BYTES: u64 = 1 << 20;
@@ -192,52 +192,5 @@ impl Pipeline {
             *place = Some(copy(dva));
         }
         copies.into_iter().flatten()
-    }
-
-    /// Reads and verifies everything in a run, and repairs what is bad. `see` is called with the bytes
-    /// of each good block that was read as part of a run. The results are in the order of the run.
-    #[doc(alias = "scan_exec_io")]
-    pub fn scrub_run(
-        &self,
-        run: &[BlockCopy],
-        see: &mut dyn FnMut(&BlockCopy, &[u8]),
-    ) -> Vec<Result<PhysicalReport>> {
-        let alone = |copy: &BlockCopy| self.verify_physical(&copy.bp, &copy.bookmark);
-        if run[0].is_whole_block() {
-            return run.iter().map(alone).collect();
-        }
-        let blocks = blocks_of(run);
-        let len = blocks.last().map_or(0, |block| block.range.end);
-        let mut buf = BlockBuf::scratch(len);
-        let buf = &mut buf[..];
-        let verify = |n: usize, bytes: &[u8]| self.verifies(&run[n].bp, bytes);
-        let (vdev, ..) = run[0].segment();
-        let Ok(reports) = self.vdevs.scrub(vdev, buf, &blocks, &verify) else {
-            return run.iter().map(alone).collect();
-        };
-        let mut results = Vec::with_capacity(run.len());
-        for ((copy, report), block) in run.iter().zip(reports).zip(&blocks) {
-            let bytes = block.range.len() as u64;
-            results.push(match report {
-                Ok(report) => {
-                    see(copy, &buf[block.range.clone()]);
-                    Ok(PhysicalReport {
-                        bytes,
-                        bad: report.bad,
-                        repaired: report.repaired,
-                        repaired_bytes: report.repaired_bytes,
-                    })
-                }
-                Err(_) => self
-                    .heal_from_other_dvas(&copy.bp, copy.dva, &copy.bookmark)
-                    .map(|is_healed| PhysicalReport {
-                        bytes,
-                        bad: 1,
-                        repaired: u32::from(is_healed),
-                        repaired_bytes: if is_healed { bytes } else { 0 },
-                    }),
-            });
-        }
-        results
     }
 }
