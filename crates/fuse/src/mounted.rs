@@ -16,6 +16,9 @@ use crate::session::Session;
 /// which is four of the largest requests. What FUSE begins with is 128 KiB, read in one request after another.
 const READ_AHEAD_KIB: u32 = 4096;
 
+/// Pieces of address space that the host gives a thread: two stacks, and what guards them.
+const MAPS_PER_THREAD: u64 = 4;
+
 /// A data set that is mounted. Dropping it unmounts: what is in use then stays usable until it is closed.
 pub struct Mounted {
     directory: PathBuf,
@@ -27,7 +30,8 @@ pub struct Mounted {
 /// Mounts `files` on `directory`; returns once it can be used.
 ///
 /// # Errors
-/// `Unsupported` if the host has no FUSE; `NotFound`, `NotDirectory`; what the host says of mounting.
+/// `Unsupported` if the host has no FUSE, or no room for the threads of one more mount; `NotFound`, `NotDirectory`;
+/// what the host says of mounting.
 pub fn mount(
     files: Arc<Mount>,
     snapshots: Arc<dyn Snapshots>,
@@ -39,6 +43,7 @@ pub fn mount(
     if !directory.is_dir() {
         return Err(Error::new(ErrorKind::NotDirectory, "not a directory")).within(name);
     }
+    check_room().within(name)?;
     let device = Device::mount(&directory, options).within(name)?;
     let session = Arc::new(Session::begin(device, files, snapshots, options).within(name)?);
     session.serve();
@@ -50,6 +55,32 @@ pub fn mount(
     mounted.device = mounted.seen();
     mounted.read_further_ahead();
     Ok(mounted)
+}
+
+/// Refuses a mount for whose threads there may be no address space left: a thread that has none ends the process, and
+/// all that is mounted with it.
+fn check_room() -> Result<()> {
+    let number = |path: &str, name: &str| {
+        let text = fs::read_to_string(path).ok()?;
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
+        lines.next()?.trim().parse().ok()
+    };
+    let threads = number("/proc/self/status", "Threads:");
+    let maps_max = number("/proc/sys/vm/max_map_count", "");
+    match threads.zip(maps_max) {
+        Some((threads, maps_max)) if !has_room(threads, maps_max) => {
+            let what = format!(
+                "{threads} threads are as many as this host allows one process (raise vm.max_map_count by sysctl)"
+            );
+            Err(Error::new(ErrorKind::Unsupported, what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether `threads` leave a quarter of the pieces of address space for all else.
+fn has_room(threads: u64, maps_max: u64) -> bool {
+    threads.saturating_mul(MAPS_PER_THREAD) < maps_max / 4 * 3
 }
 
 impl Mounted {
@@ -134,5 +165,18 @@ impl Drop for Mounted {
             // Those who use it go on; if the host refuses, it stays.
             let _ = device::unmount_with(&self.directory, Unmount::Detach);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_leaves_room_for_others() {
+        assert!(check_room().is_ok());
+        assert!(has_room(12_000, 65_530));
+        assert!(!has_room(12_300, 65_530));
+        assert!(!has_room(u64::MAX, 65_530));
     }
 }
