@@ -9,9 +9,8 @@
 //! # On disk
 //! A block of level 0 is encrypted whole (file contents, directories), in part (dnodes: only bonus bytes; log blocks:
 //! only what is in the records), or not at all but authenticated (objects that must be readable without a key).
-//! [`BlockKey::open`] and
-//! [`DataKey::check`] know which. Indirect blocks hold a sum of the MACs below them ([`indirect_mac`]), for which no
-//! key is needed; the block of an objset holds two MACs of its own.
+//! [`BlockKey::open`] and [`DataKey::check`] know which. Indirect blocks hold a sum of the MACs below them
+//! ([`indirect_mac`]), for which no key is needed; the block of an objset holds two MACs of its own.
 //!
 //! # Invariants
 //! 1. Keys are wiped when they are dropped, and no `Debug` shows one.

@@ -78,7 +78,8 @@ fn check_room() -> Result<()> {
     }
 }
 
-/// Whether `threads` leave a quarter of the pieces of address space for all else.
+/// Whether `threads` leave a quarter of the pieces of address space for all else: a mount that many use at once starts
+/// more threads, and buffers need some.
 fn has_room(threads: u64, maps_max: u64) -> bool {
     threads.saturating_mul(MAPS_PER_THREAD) < maps_max / 4 * 3
 }
